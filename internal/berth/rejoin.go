@@ -1,0 +1,22 @@
+package berth
+
+import "time"
+
+// RejoinOutcome says what a rejoin found.
+type RejoinOutcome string
+
+// The outcomes of a rejoin.
+const (
+	RejoinCurrent RejoinOutcome = "current" // the owner is well, or a newer placement exists already
+	RejoinPlaced  RejoinOutcome = "placed"  // this call placed it anew
+	RejoinHold    RejoinOutcome = "hold"    // the owner is in question: wake the reaper, ask again shortly
+)
+
+// HoldLimit is how long a rejoin is held while its owner is in question.
+const HoldLimit = 5 * time.Second
+
+// RejoinAnswer is the outcome of a rejoin, with the placement unless it is held.
+type RejoinAnswer struct {
+	Outcome   RejoinOutcome
+	Placement Placement
+}
