@@ -1,0 +1,56 @@
+# The checks and releases use this toolchain even where Go is set to GOTOOLCHAIN=local; plain go build and go test
+# work with any Go named in go.mod or newer.
+export GOTOOLCHAIN := go1.27.3
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO_TOOL := go tool -modfile=tools/go.mod
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Arguments for `berth dev`, for example: make demo DEV_FLAGS="--workers 5"
+DEV_FLAGS ?=
+
+.PHONY: help deps demo build test test/fast test/compose lint vuln generate verify bench tidy
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z\/]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+deps: ## install what is missing: PostgreSQL server binaries, Chromium, gcc (apt, or a hint)
+	@scripts/deps.sh
+
+demo: deps build ## run everything on this machine and print the URL, a key and a curl line
+	exec bin/berth dev $(DEV_FLAGS)
+
+build: ## build the static binary bin/berth
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/berth ./cmd/berth
+
+test: deps ## run every test with the race detector, browser included; a skipped test fails it when CI=true
+	@scripts/test.sh
+
+test/fast: ## inner loop: no race detector, no end-to-end tests, -short, cached results
+	go test -short $$(go list ./... | grep -v '/e2e$$')
+
+test/compose: ## start compose.yaml, place a session, kill its worker; needs a Docker engine, so it is no part of CI
+	@scripts/test-compose.sh
+
+lint: ## golangci-lint with the rules of .golangci.yml
+	$(GO_TOOL) golangci-lint run ./...
+
+vuln: ## report known vulnerabilities that our code reaches; no vulnerability service is asked
+	@scripts/vuln.sh
+
+generate: ## regenerate everything that is generated, in place
+	go generate ./...
+
+verify: ## fail when generated files, go.mod or the module cache are not what the sources say
+	@scripts/verify.sh
+
+bench: ## run every Go benchmark once, so that none can rot
+	go test -run '^$$' -bench . -benchtime 1x $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r -n1 dirname | sort -u)
+
+tidy: ## tidy go.mod, go.sum and the tools' own, and format the code
+	go mod tidy
+	cd tools && go mod tidy
+	$(GO_TOOL) golangci-lint fmt ./...

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Installs what the tests and the demo need and this machine lacks. Silent and instant when nothing is missing.
+#
+#   PostgreSQL server, 15 or newer   berth dev and the tests run a private one
+#   Chromium or Chrome               the end-to-end tests drive a real browser
+#   gcc and the C headers            the race detector links against C
+#   CA certificates                  Go downloads modules over TLS
+set -euo pipefail
+
+oldest_postgres=15
+
+# postgres_bin_dirs prints the places where packages put initdb: Debian keeps it off PATH.
+postgres_bin_dirs() {
+  command -v initdb >/dev/null 2>&1 && dirname "$(command -v initdb)"
+  ls -d /usr/lib/postgresql/*/bin /usr/pgsql-*/bin \
+    /opt/homebrew/opt/postgresql@*/bin /usr/local/opt/postgresql@*/bin 2>/dev/null || true
+}
+
+has_postgres() {
+  local dir major
+  while read -r dir; do
+    [ -x "$dir/initdb" ] && [ -x "$dir/postgres" ] || continue
+    major=$("$dir/postgres" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
+    [ "$major" -ge "$oldest_postgres" ] && return 0
+  done < <(postgres_bin_dirs)
+  return 1
+}
+
+has_browser() {
+  local name
+  for name in chromium chromium-browser google-chrome google-chrome-stable; do
+    command -v "$name" >/dev/null 2>&1 && return 0
+  done
+  [ -d "/Applications/Google Chrome.app" ] || [ -d "/Applications/Chromium.app" ]
+}
+
+has_compiler() { command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1; }
+
+has_headers() { has_compiler && echo '#include <stdlib.h>' | "${CC:-$(command -v gcc || command -v clang)}" -E - >/dev/null 2>&1; }
+
+has_certificates() {
+  [ "$(uname -s)" = Darwin ] || [ -n "${SSL_CERT_FILE:-}" ] || [ -n "${SSL_CERT_DIR:-}" ] ||
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || [ -e /etc/ssl/cert.pem ]
+}
+
+missing=()
+has_postgres || missing+=(postgresql)
+has_browser || missing+=(chromium)
+has_compiler || missing+=(gcc)
+has_headers || missing+=(libc6-dev)
+has_certificates || missing+=(ca-certificates)
+[ "${#missing[@]}" -eq 0 ] && exit 0
+
+echo "deps: missing on this machine: ${missing[*]}"
+
+if ! command -v apt-get >/dev/null 2>&1; then
+  if command -v brew >/dev/null 2>&1; then
+    echo "deps: run: brew install postgresql@17 && brew install --cask chromium && xcode-select --install" >&2
+  else
+    echo "deps: no apt-get here; install PostgreSQL $oldest_postgres or newer (server), Chromium, gcc and the C headers with your package manager" >&2
+  fi
+  exit 1
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null 2>&1; then
+    echo "deps: needs root or sudo; as root run: apt-get update && apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+as_root+=(env DEBIAN_FRONTEND=noninteractive)
+
+# Debian's server package would create and start a cluster on port 5432. Ours are private, so say no before it is installed.
+if [[ " ${missing[*]} " == *" postgresql "* ]]; then
+  "${as_root[@]}" sh -c 'mkdir -p /etc/postgresql-common/createcluster.d &&
+    echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/berth.conf'
+fi
+
+apt=(apt-get -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 -y)
+"${as_root[@]}" "${apt[@]}" -qq update </dev/null
+"${as_root[@]}" "${apt[@]}" -qq install --no-install-recommends "${missing[@]}" </dev/null
+
+has_postgres || { echo "deps: this release's PostgreSQL is older than $oldest_postgres; install a newer one from the PostgreSQL project's own apt packages" >&2; exit 1; }
+# Ubuntu's chromium package is a stub that asks for snap.
+has_browser || { echo "deps: no Chromium after installing; on Ubuntu install Google Chrome or the chromium snap" >&2; exit 1; }
+echo "deps: installed ${missing[*]}"
