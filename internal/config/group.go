@@ -1,0 +1,129 @@
+package config
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Log says what is logged and how. Logs go to stderr.
+type Log struct {
+	Level  slog.Level `env:"BERTH_LOG_LEVEL" default:"info" oneof:"debug info warn error"`
+	Format string     `env:"BERTH_LOG_FORMAT" default:"json" oneof:"json text"`
+}
+
+// Database names the Postgres database. URL may point at a pooler, DirectURL must not:
+// it carries LISTEN and advisory locks. An empty DirectURL becomes URL.
+type Database struct {
+	URL       Secret `env:"BERTH_DATABASE_URL" kind:"postgres" required:"true"`
+	DirectURL Secret `env:"BERTH_DATABASE_DIRECT_URL" kind:"postgres" fallback:"BERTH_DATABASE_URL"`
+	PoolSize  int    `env:"BERTH_DATABASE_POOL_SIZE" default:"10" min:"2" max:"1000"`
+}
+
+// OptionalDatabase is [Database] for commands of which only some need one.
+type OptionalDatabase struct {
+	URL       Secret `env:"BERTH_DATABASE_URL" kind:"postgres"`
+	DirectURL Secret `env:"BERTH_DATABASE_DIRECT_URL" kind:"postgres" fallback:"BERTH_DATABASE_URL"`
+}
+
+// HTTP is the public listener of the API. An empty PublicURL is derived from the bound
+// address by [Endpoint]; [API.Validate] makes sure that this is possible.
+type HTTP struct {
+	Listen          string        `env:"BERTH_LISTEN" default:"127.0.0.1:8080" kind:"address"`
+	PublicURL       string        `env:"BERTH_PUBLIC_URL" kind:"http_url" fallback:"http:// and the listening address"`
+	ShutdownTimeout time.Duration `env:"BERTH_SHUTDOWN_TIMEOUT" default:"20s" min:"1s" max:"10m"`
+}
+
+// Edge is what a process believes about browsers and proxies in front of it.
+type Edge struct {
+	AllowedOrigins []string       `env:"BERTH_ALLOWED_ORIGINS" kind:"origin"`
+	TrustedProxies []netip.Prefix `env:"BERTH_TRUSTED_PROXIES" kind:"cidr"`
+}
+
+// TURN lists the relays that clients get as ice_servers, and the secrets shared with
+// them. The first secret signs; a second one is known to the relays during a change.
+type TURN struct {
+	URLs    []string      `env:"BERTH_TURN_URLS" kind:"turn_url"`
+	Secrets Secrets       `env:"BERTH_TURN_SECRETS" kind:"turn_secrets"`
+	TTL     time.Duration `env:"BERTH_TURN_TTL" default:"10m" min:"1m" max:"24h" step:"1s"`
+}
+
+// Detection holds the numbers of failure detection that workers and API must agree on.
+type Detection struct {
+	Detector      string        `env:"BERTH_DETECTOR" default:"presence" oneof:"presence"`
+	RenewInterval time.Duration `env:"BERTH_RENEW_INTERVAL" default:"2s" min:"100ms" max:"1m"`
+	Lease         time.Duration `env:"BERTH_LEASE" default:"6s" min:"500ms" max:"5m"`
+	ConfirmDelay  time.Duration `env:"BERTH_CONFIRM_DELAY" default:"400ms" min:"50ms" max:"30s"`
+	ReaperTick    time.Duration `env:"BERTH_REAPER_TICK" default:"1s" min:"100ms" max:"1m"`
+	PauseLimit    time.Duration `env:"BERTH_PAUSE_LIMIT" default:"45s" min:"1s" max:"30m"`
+	HoldLimit     time.Duration `env:"BERTH_HOLD_LIMIT" default:"120s" min:"1s" max:"1h"`
+	RejoinWindow  time.Duration `env:"BERTH_REJOIN_WINDOW" default:"60s" min:"1s" max:"1h"`
+}
+
+// Placement holds the deadlines that the API sets on new and moving sessions.
+type Placement struct {
+	ConnectWindow time.Duration `env:"BERTH_CONNECT_WINDOW" default:"30s" min:"1s" max:"10m"`
+	HoldRejoin    time.Duration `env:"BERTH_HOLD_REJOIN" default:"5s" min:"100ms" max:"30s"`
+}
+
+// Region is the region of the process; empty is none.
+type Region struct {
+	Name string `env:"BERTH_REGION" kind:"region"`
+}
+
+// Identity is how a worker is known and how much it carries. An empty WorkerID becomes
+// the host name.
+type Identity struct {
+	WorkerID      string        `env:"BERTH_WORKER_ID" kind:"id" required:"true" fallback:"the host name"`
+	Slots         int           `env:"BERTH_WORKER_SLOTS" default:"8" min:"1" max:"10000"`
+	DrainDeadline time.Duration `env:"BERTH_DRAIN_DEADLINE" default:"60s" min:"1s" max:"24h"`
+}
+
+// Signaling is the worker's listener for clients. An empty URL is derived from the bound
+// address by [Endpoint]; [Worker.Validate] makes sure that this is possible.
+type Signaling struct {
+	Listen       string        `env:"BERTH_SIGNALING_LISTEN" default:":7880" kind:"address"`
+	URL          string        `env:"BERTH_SIGNALING_URL" kind:"ws_url" fallback:"ws:// and the listening address"`
+	UpgradeRate  Rate          `env:"BERTH_UPGRADE_RATE" default:"2000/s" min:"1/s" max:"1000000/s"`
+	PingInterval time.Duration `env:"BERTH_PING_INTERVAL" default:"10s" min:"1s" max:"5m"`
+}
+
+// Control is the worker's internal listener, which the API asks whether the worker lives.
+// An empty URL is derived as for [Signaling].
+type Control struct {
+	Listen string `env:"BERTH_CONTROL_LISTEN" default:":7881" kind:"address"`
+	URL    string `env:"BERTH_CONTROL_URL" kind:"http_url" fallback:"http:// and the listening address"`
+}
+
+// Media is the worker's one UDP port. The zero Announce means: the listening address, or
+// each address of the host if that names none.
+type Media struct {
+	Listen   string   `env:"BERTH_MEDIA_LISTEN" default:":7882" kind:"address"`
+	Announce Announce `env:"BERTH_MEDIA_ANNOUNCE" fallback:"the host's own addresses"`
+}
+
+// Presence holds the server-side keepalive settings of the worker's presence connection.
+// Postgres counts the first two in whole seconds.
+type Presence struct {
+	KeepaliveIdle     time.Duration `env:"BERTH_KEEPALIVE_IDLE" default:"3s" min:"1s" max:"10m" step:"1s"`
+	KeepaliveInterval time.Duration `env:"BERTH_KEEPALIVE_INTERVAL" default:"2s" min:"1s" max:"10m" step:"1s"`
+	KeepaliveCount    int           `env:"BERTH_KEEPALIVE_COUNT" default:"3" min:"1" max:"20"`
+	UserTimeout       time.Duration `env:"BERTH_TCP_USER_TIMEOUT" default:"6s" min:"1s" max:"10m" step:"1ms"`
+}
+
+// APIPeers lists base URLs of API replicas: a worker in doubt asks them, and tools use the
+// first.
+type APIPeers struct {
+	URLs []string `env:"BERTH_API_URLS" kind:"http_url"`
+}
+
+// Key is the API key that tools send.
+type Key struct {
+	APIKey Secret `env:"BERTH_API_KEY" kind:"secret"`
+}
+
+// Dev is set by `berth dev` only: it opens the demo page and its kill button to loopback,
+// and adds loopback to the allowed origins.
+type Dev struct {
+	Enabled bool `env:"BERTH_DEV" default:"false"`
+}

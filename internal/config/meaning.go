@@ -1,0 +1,67 @@
+package config
+
+// meaning explains a variable to the person who sets it. A test proves that each has one.
+func meaning(name string) string {
+	return map[string]string{
+		"BERTH_LOG_LEVEL":  "Least severe level that is logged.",
+		"BERTH_LOG_FORMAT": "`json`, or `text` for people.",
+
+		"BERTH_DATABASE_URL": "Postgres 15 or newer. May point at a pooler in transaction mode.",
+		"BERTH_DATABASE_DIRECT_URL": "The same database without a pooler, for LISTEN and advisory locks, which a pooler loses. " +
+			"Checked at start.",
+		"BERTH_DATABASE_POOL_SIZE": "Most connections in the pool of one process. Presence, sentinel and LISTEN connections come on top.",
+
+		"BERTH_LISTEN":           "Listening address of the HTTP API.",
+		"BERTH_PUBLIC_URL":       "URL under which clients reach the API; `rejoin_url` starts with it.",
+		"BERTH_SHUTDOWN_TIMEOUT": "How long requests may take to finish after SIGTERM.",
+
+		"BERTH_ALLOWED_ORIGINS": "Origins of web pages that may connect to `/rtc`, WHIP and WHEP and call rejoin. Compared exactly. " +
+			"A request without Origin is not from a browser and passes.",
+		"BERTH_TRUSTED_PROXIES": "Networks of proxies whose `X-Forwarded-For` is believed. Empty: none, the peer's address counts.",
+
+		"BERTH_TURN_URLS": "STUN and TURN servers that clients get as `ice_servers`.",
+		"BERTH_TURN_SECRETS": "Secrets shared with the TURN servers for time-limited credentials (coturn: `static-auth-secret`). " +
+			"The first signs; name the old one second during a change.",
+		"BERTH_TURN_TTL": "Life of a TURN credential. It limits new allocations, not running ones.",
+
+		"BERTH_DETECTOR":       "How a dead worker is noticed.",
+		"BERTH_RENEW_INTERVAL": "How often a worker renews its lease. The same for all processes.",
+		"BERTH_LEASE":          "How long a worker owns its sessions after a renewal. The same for all processes.",
+		"BERTH_CONFIRM_DELAY":  "Time between the first sign that a worker is gone and the second look, by other evidence.",
+		"BERTH_REAPER_TICK":    "How often missing workers and overdue deadlines are looked for.",
+		"BERTH_PAUSE_LIMIT":    "How long a worker may be paused (its lease late, its connection up) before it counts as lost.",
+		"BERTH_HOLD_LIMIT":     "How long a worker keeps running sessions while the database is away.",
+		"BERTH_REJOIN_WINDOW":  "How long a session whose worker was lost waits for its client.",
+
+		"BERTH_CONNECT_WINDOW": "How long a new session waits for its first connection before its slot is given back.",
+		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",
+
+		"BERTH_REGION": "API: region of sessions that ask for none and whose tenant has no default. Worker: region of its slots. " +
+			"Empty: none.",
+
+		"BERTH_WORKER_ID":      "Stable name of the worker, unique in the database.",
+		"BERTH_WORKER_SLOTS":   "How many media sessions the worker carries at once. `berth calibrate` measures it.",
+		"BERTH_DRAIN_DEADLINE": "How long sessions may go on after SIGTERM before they are moved or ended.",
+
+		"BERTH_SIGNALING_LISTEN": "Listening address for clients: `/rtc`, WHIP and WHEP.",
+		"BERTH_SIGNALING_URL":    "URL under which clients reach that listener; `/rtc` and `/whip` are appended.",
+		"BERTH_UPGRADE_RATE":     "Most WebSocket upgrades that one process accepts; above it clients get 503 and Retry-After.",
+		"BERTH_PING_INTERVAL":    "How often the server pings each client. Keep it under the idle timeout of every proxy between.",
+
+		"BERTH_CONTROL_LISTEN": "Listening address for the API: liveness by instance, and nudges. Not for the public.",
+		"BERTH_CONTROL_URL":    "URL under which API processes reach that listener.",
+
+		"BERTH_MEDIA_LISTEN":   "Listening address for media: one UDP port, and TCP as fallback.",
+		"BERTH_MEDIA_ANNOUNCE": "Address that clients send media to, if it is not the listening one: a public address, or that of a UDP balancer.",
+
+		"BERTH_KEEPALIVE_IDLE":     "Silence on the presence connection after which Postgres sends the first keepalive.",
+		"BERTH_KEEPALIVE_INTERVAL": "Time between keepalives on the presence connection.",
+		"BERTH_KEEPALIVE_COUNT":    "Unanswered keepalives after which Postgres drops the presence connection.",
+		"BERTH_TCP_USER_TIMEOUT":   "Time without acknowledgment after which Postgres drops the presence connection.",
+
+		"BERTH_API_URLS": "API replicas. A worker in doubt asks them when it cannot reach the database; tools use the first.",
+		"BERTH_API_KEY":  "API key that tools send.",
+
+		"BERTH_DEV": "Opens the demo page and its kill button to loopback. Set by `berth dev`; not for production.",
+	}[name]
+}

@@ -1,0 +1,69 @@
+package config
+
+// API configures `berth api`: the HTTP API, the River client, the reaper and the
+// sentinel.
+type API struct {
+	Log       Log
+	Database  Database
+	HTTP      HTTP
+	Edge      Edge
+	TURN      TURN
+	Detection Detection
+	Placement Placement
+	Region    Region
+	Dev       Dev
+}
+
+// Worker configures `berth worker`: signaling and media.
+type Worker struct {
+	Log       Log
+	Database  Database
+	Identity  Identity
+	Signaling Signaling
+	Control   Control
+	Media     Media
+	Edge      Edge
+	TURN      TURN
+	Detection Detection
+	Presence  Presence
+	Peers     APIPeers
+	Region    Region
+	Dev       Dev
+}
+
+// Migrate configures `berth migrate`, which needs nothing but the database.
+type Migrate struct {
+	Log      Log
+	Database Database
+}
+
+// Tool configures the commands for operators. Each command asks for what it needs
+// (the database, or the API and a key), so nothing is required here.
+type Tool struct {
+	Log      Log
+	Database OptionalDatabase
+	Peers    APIPeers
+	Key      Key
+}
+
+// Process is any of the configurations that [Load] can make.
+type Process interface {
+	API | Worker | Migrate | Tool
+}
+
+// processes lists every kind of process with the command that uses it, in the order
+// of the generated page.
+func processes() []process {
+	return []process{
+		{command: "api", spec: &API{}},
+		{command: "worker", spec: &Worker{}},
+		{command: "migrate", spec: &Migrate{}},
+		{command: "tools", spec: &Tool{}},
+	}
+}
+
+// process is one kind of process: its command and a pointer to its empty struct.
+type process struct {
+	command string
+	spec    any
+}

@@ -1,0 +1,187 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Validate reports everything that is wrong: ranges, formats and rules between variables. The
+// error joins one [Problem] for each variable.
+func (c API) Validate() error { return validate(&c) }
+
+// Validate is as [API.Validate].
+func (c Worker) Validate() error { return validate(&c) }
+
+// Validate is as [API.Validate].
+func (c Migrate) Validate() error { return validate(&c) }
+
+// Validate is as [API.Validate].
+func (c Tool) Validate() error { return validate(&c) }
+
+func validate(spec any) error {
+	p := &problems{}
+	check(spec, p)
+	return p.err()
+}
+
+// check looks at each variable alone and then at rules between them.
+func check(spec any, p *problems) {
+	for _, v := range variables(spec) {
+		checkPresence(v, p)
+		checkItems(v, p)
+		checkRange(v, p)
+	}
+	if r, ok := spec.(interface{ rules(p *problems) }); ok {
+		r.rules(p)
+	}
+}
+
+// checkPresence asks for what is required. A text that has a default can only be missing from a
+// struct made by hand, and is required too.
+func checkPresence(v variable, p *problems) {
+	_, isText := v.field.Interface().(string)
+	required := v.tag.Get("required") == "true" || (isText && v.tag.Get("default") != "")
+	if !required || !v.field.IsZero() {
+		return
+	}
+	remedy := "give " + v.want()
+	if v.isSecret() {
+		remedy += ", or put it in a file named by " + v.name + fileSuffix
+	}
+	p.add(v.name, "is not set", remedy)
+}
+
+// checkItems checks the form of texts.
+func checkItems(v variable, p *problems) {
+	for _, item := range items(v) {
+		if !v.kind().accepts(item) {
+			p.add(v.name, "is not "+v.want(), "give a value of that form")
+		}
+	}
+	if s, ok := v.field.Interface().(string); ok && len(v.choices()) > 0 && !hasForm(v, s) {
+		p.add(v.name, "is not "+v.want(), "give one of these")
+	}
+}
+
+// items returns the texts that a kind can be asked about; empty ones are "not set".
+func items(v variable) []string {
+	switch value := v.field.Interface().(type) {
+	case string:
+		if value != "" {
+			return []string{value}
+		}
+	case []string:
+		return value
+	case Secret:
+		if value.IsSet() {
+			return []string{value.Reveal()}
+		}
+	case Secrets:
+		return value.Reveal()
+	case []netip.Prefix:
+		texts := make([]string, len(value))
+		for i, network := range value {
+			texts[i] = network.String()
+		}
+		return texts
+	}
+	return nil
+}
+
+// checkRange applies the tags min, max and step. The tags are constants that a test parses.
+func checkRange(v variable, p *problems) {
+	if v.tag.Get("min") == "" {
+		return
+	}
+	inRange := true
+	switch value := v.field.Interface().(type) {
+	case int:
+		inRange = value >= number(v, "min") && value <= number(v, "max")
+	case Rate:
+		inRange = value >= 1 && value <= maxRate
+	case time.Duration:
+		inRange = value >= duration(v, "min") && value <= duration(v, "max") && isStep(value, duration(v, "step"))
+	}
+	if !inRange {
+		p.add(v.name, "is out of range", "give "+v.want())
+	}
+}
+
+func isStep(value, step time.Duration) bool { return step == 0 || value%step == 0 }
+
+func number(v variable, key string) int {
+	n, _ := strconv.Atoi(v.tag.Get(key)) // a test proves that every tag parses
+	return n
+}
+
+func duration(v variable, key string) time.Duration {
+	d, _ := time.ParseDuration(v.tag.Get(key)) // as above; an absent tag is zero
+	return d
+}
+
+func (c *API) rules(p *problems) {
+	c.TURN.rules(p)
+	c.Detection.rules(p)
+	derivable(p, "BERTH_PUBLIC_URL", c.HTTP.PublicURL, "BERTH_LISTEN", c.HTTP.Listen)
+}
+
+func (c *Worker) rules(p *problems) {
+	c.TURN.rules(p)
+	c.Detection.rules(p)
+	derivable(p, "BERTH_SIGNALING_URL", c.Signaling.URL, "BERTH_SIGNALING_LISTEN", c.Signaling.Listen)
+	derivable(p, "BERTH_CONTROL_URL", c.Control.URL, "BERTH_CONTROL_LISTEN", c.Control.Listen)
+}
+
+// rules keeps relays and their secrets together: either alone does nothing, silently.
+func (t TURN) rules(p *problems) {
+	if p.has("BERTH_TURN_URLS") {
+		return
+	}
+	relays := 0
+	for _, u := range t.URLs {
+		if strings.HasPrefix(u, "turn") {
+			relays++
+		}
+	}
+	switch {
+	case len(t.Secrets) > 2:
+		p.add("BERTH_TURN_SECRETS", "holds more than two secrets", "give "+kindTURNSecrets.want())
+	case relays > 0 && len(t.Secrets) == 0:
+		p.add("BERTH_TURN_SECRETS", "is not set, but BERTH_TURN_URLS names a relay", "give "+kindTURNSecrets.want())
+	case relays == 0 && len(t.Secrets) > 0:
+		p.add("BERTH_TURN_URLS", "names no relay, but BERTH_TURN_SECRETS is set", "give a turn: or turns: URL, or unset the secrets")
+	}
+}
+
+// rules keeps the numbers of failure detection in an order in which they can work.
+func (d Detection) rules(p *problems) {
+	shorter(p, "BERTH_LEASE", 2*d.RenewInterval, d.Lease, "is too short: one lost renewal would cost the lease",
+		"give more than twice BERTH_RENEW_INTERVAL, or lower that")
+	shorter(p, "BERTH_CONFIRM_DELAY", d.ConfirmDelay, d.Lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
+	shorter(p, "BERTH_REAPER_TICK", d.ReaperTick, d.Lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
+	shorter(p, "BERTH_PAUSE_LIMIT", d.Lease, d.PauseLimit, "is not longer than the lease", "give more than BERTH_LEASE, or lower that")
+	shorter(p, "BERTH_HOLD_LIMIT", d.Lease, d.HoldLimit, "is not longer than the lease", "give more than BERTH_LEASE, or lower that")
+}
+
+// shorter reports variable unless small < large.
+func shorter(p *problems, variable string, small, large time.Duration, reason, remedy string) {
+	if small >= large {
+		p.add(variable, reason, remedy)
+	}
+}
+
+// derivable asks for a URL if the listener names no single address to make one from.
+func derivable(p *problems, variable, configured, listener, address string) {
+	host, _, err := net.SplitHostPort(address)
+	if configured != "" || err != nil {
+		return
+	}
+	addr, err := netip.ParseAddr(host)
+	if host == "" || (err == nil && addr.IsUnspecified()) {
+		p.add(variable, "is not set, and "+listener+" listens on all addresses, so that it cannot be derived",
+			"give the URL that reaches this process, or listen on one address")
+	}
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// maxRate bounds [Rate]; no process accepts more in a second.
+const maxRate = 1_000_000
+
+// Rate is a whole number of events per second, written "2000/s".
+type Rate int
+
+// UnmarshalText reads "N/s" with 1 <= N <= 1,000,000.
+func (r *Rate) UnmarshalText(text []byte) error {
+	number, ok := strings.CutSuffix(string(text), "/s")
+	if !ok || !isDecimal(number) {
+		return errors.New("not a rate")
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > maxRate {
+		return errors.New("rate out of range")
+	}
+	*r = Rate(n)
+	return nil
+}
+
+// String returns the form that UnmarshalText reads.
+func (r Rate) String() string { return strconv.Itoa(int(r)) + "/s" }
+
+// Announce is the address under which clients reach a worker's media port. Port 0 means the
+// port that the worker listens on. The zero Announce means "not set".
+type Announce struct {
+	Addr netip.Addr
+	Port uint16
+}
+
+// UnmarshalText reads an IP address, or an IP address and a port as behind a UDP balancer.
+func (a *Announce) UnmarshalText(text []byte) error {
+	if addr, err := netip.ParseAddr(string(text)); err == nil {
+		return a.set(addr, 0)
+	}
+	both, err := netip.ParseAddrPort(string(text))
+	if err != nil || both.Port() == 0 {
+		return errors.New("not an address")
+	}
+	return a.set(both.Addr(), both.Port())
+}
+
+// set refuses addresses that no client can send to.
+func (a *Announce) set(addr netip.Addr, port uint16) error {
+	addr = addr.Unmap()
+	if addr.IsUnspecified() || addr.IsMulticast() || addr.Zone() != "" {
+		return errors.New("not an address of one host")
+	}
+	*a = Announce{Addr: addr, Port: port}
+	return nil
+}
+
+// IsSet reports whether an address was given.
+func (a Announce) IsSet() bool { return a.Addr.IsValid() }
+
+// String returns the form that UnmarshalText reads, or nothing if not set.
+func (a Announce) String() string {
+	switch {
+	case !a.IsSet():
+		return ""
+	case a.Port == 0:
+		return a.Addr.String()
+	default:
+		return netip.AddrPortFrom(a.Addr, a.Port).String()
+	}
+}
+
+// Endpoint returns configured, or if that is empty a URL of scheme at the bound address, which
+// is how PublicURL, Signaling.URL and Control.URL get their defaults once port 0 is resolved.
+func Endpoint(configured, scheme string, bound net.Addr) string {
+	if configured != "" {
+		return configured
+	}
+	return scheme + "://" + bound.String()
+}
+
+// isDecimal accepts what people mean by a whole number: 0, or digits without a leading zero.
+func isDecimal(text string) bool {
+	if text == "" || (text[0] == '0' && text != "0") {
+		return false
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
