@@ -9,8 +9,12 @@ set -euo pipefail
 
 oldest_postgres=15
 
-# postgres_bin_dirs prints the places where packages put initdb: Debian keeps it off PATH.
+# postgres_bin_dirs prints where initdb may be: Debian keeps it off PATH, and BERTH_PG_BIN overrides.
 postgres_bin_dirs() {
+  if [ -n "${BERTH_PG_BIN:-}" ]; then
+    echo "$BERTH_PG_BIN"
+    return
+  fi
   command -v initdb >/dev/null 2>&1 && dirname "$(command -v initdb)"
   ls -d /usr/lib/postgresql/*/bin /usr/pgsql-*/bin \
     /opt/homebrew/opt/postgresql@*/bin /usr/local/opt/postgresql@*/bin 2>/dev/null || true
@@ -42,6 +46,11 @@ has_certificates() {
   [ "$(uname -s)" = Darwin ] || [ -n "${SSL_CERT_FILE:-}" ] || [ -n "${SSL_CERT_DIR:-}" ] ||
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || [ -e /etc/ssl/cert.pem ]
 }
+
+if [ -n "${BERTH_PG_BIN:-}" ] && ! has_postgres; then
+  echo "deps: BERTH_PG_BIN names no directory with initdb and postgres $oldest_postgres or newer; correct or unset it" >&2
+  exit 1
+fi
 
 missing=()
 has_postgres || missing+=(postgresql)
@@ -78,9 +87,16 @@ if [[ " ${missing[*]} " == *" postgresql "* ]]; then
     echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/berth.conf'
 fi
 
-apt=(apt-get -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 -y)
-"${as_root[@]}" "${apt[@]}" -qq update </dev/null
-"${as_root[@]}" "${apt[@]}" -qq install --no-install-recommends "${missing[@]}" </dev/null
+# apt's account of 200 packages helps only when it fails.
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() { "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 -y "$@" </dev/null >>"$log" 2>&1; }
+
+echo "deps: installing them with apt, which takes a minute or two"
+if ! { apt update && apt install --no-install-recommends "${missing[@]}"; }; then
+  cat "$log" >&2
+  exit 1
+fi
 
 has_postgres || { echo "deps: this release's PostgreSQL is older than $oldest_postgres; install a newer one from the PostgreSQL project's own apt packages" >&2; exit 1; }
 # Ubuntu's chromium package is a stub that asks for snap.

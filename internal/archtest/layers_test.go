@@ -2,8 +2,8 @@ package archtest
 
 import (
 	"fmt"
+	"path"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -24,6 +24,7 @@ func support(more ...string) []string {
 
 func layers() []layer {
 	return []layer{
+		{".", nil, "the root only embeds openapi.yaml, which must lie there"},
 		{"internal/berth", nil, "the domain knows no technology and nobody above it"},
 		{"internal/telemetry", []string{"internal/berth"}, "logs and metrics are used by all, so they use only the domain"},
 		{"internal/config", []string{"internal/berth"}, "settings are values; cmd hands them to whom they concern"},
@@ -35,7 +36,7 @@ func layers() []layer {
 		{"media", support(), "media works without signaling: WHIP, tests and your own transport use it alone"},
 		{"signaling", support("internal/auth", "internal/backplane"), "the hub moves frames; the worker joins them to media"},
 		{"worker", support("internal/auth", "internal/backplane", "signaling", "media"), "api, worker and jobs meet only in the database"},
-		{"api", support("internal/auth", "internal/backplane"), "api, worker and jobs meet only in the database"},
+		{"api", support("internal/auth", "internal/backplane", "."), "api, worker and jobs meet only in the database"},
 		{"jobs", support("internal/auth", "internal/backplane"), "api, worker and jobs meet only in the database"},
 		{"web", support(), "pages are files and handlers that cmd mounts"},
 		{"sdk/go", nil, "users compile it: importing our internals would publish them and pull in a server"},
@@ -58,7 +59,7 @@ func layerViolations(layers []layer, packages []goPackage) []string {
 			continue
 		}
 		for _, imported := range p.Imports {
-			target, ours := strings.CutPrefix(imported, modulePath+"/")
+			target, ours := pathInModule(imported)
 			if !ours || within(target, layers[own].path) || slices.Contains(layers[own].imports, anything) || withinAny(target, layers[own].imports) {
 				continue
 			}
@@ -100,12 +101,14 @@ func TestLayerRuleCatchesAViolation(t *testing.T) {
 		"a package without a row is one":    {"internal/util", "internal/berth", true},
 		"worker assembles signaling":        {"worker", "signaling", false},
 		"a layer may import its own parts":  {"api", "api/openapi", false},
+		"the root holds one file":           {".", "internal/berth", true},
+		"only the api serves that file":     {"worker", ".", true},
 		"a common prefix is not being part": {"apix", "internal/berth", true},
 		"cmd wires everything":              {"cmd/berth", "jobs", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			packages := []goPackage{{ImportPath: modulePath + "/" + tc.from, Imports: []string{"fmt", modulePath + "/" + tc.imported}}}
+			packages := []goPackage{{ImportPath: path.Join(modulePath, tc.from), Imports: []string{"fmt", path.Join(modulePath, tc.imported)}}}
 			if got := layerViolations(layers(), packages); (len(got) > 0) != tc.violated {
 				t.Errorf("%s imports %s: violations %q", tc.from, tc.imported, got)
 			}

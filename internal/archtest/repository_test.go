@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,10 +30,16 @@ type goPackage struct {
 
 // path is the import path within the module: "internal/berth", or "." for the root.
 func (p goPackage) path() string {
-	if p.ImportPath == modulePath {
-		return "."
+	path, _ := pathInModule(p.ImportPath)
+	return path
+}
+
+// pathInModule tells whether a package is one of this module, and its path there.
+func pathInModule(importPath string) (string, bool) {
+	if importPath == modulePath {
+		return ".", true
 	}
-	return strings.TrimPrefix(p.ImportPath, modulePath+"/")
+	return strings.CutPrefix(importPath, modulePath+"/")
 }
 
 // repository is read once: every test looks at the same packages and files.
@@ -76,7 +83,7 @@ func openRepository(t *testing.T) *repository {
 
 func goCommand(dir string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
-	cmd := exec.Command("go", args...)
+	cmd := exec.CommandContext(context.Background(), "go", args...)
 	cmd.Dir, cmd.Stderr = dir, &stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -102,7 +109,7 @@ func listPackages(root string) ([]goPackage, error) {
 	}
 }
 
-// textExtensions are the files whose words are checked; others are data or are named in full.
+// isText tells whether a file's words are checked; other files are data.
 func isText(name string) bool {
 	switch filepath.Ext(name) {
 	case ".go", ".sql", ".md", ".yaml", ".yml", ".sh", ".js", ".ts", ".css", ".html", ".mod", ".json", ".conf", ".tpl":
