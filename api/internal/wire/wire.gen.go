@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -244,8 +245,8 @@ type IceServer struct {
 	Username   *string  `json:"username,omitempty"`
 }
 
-// Id defines model for Id.
-type Id = string
+// ID defines model for Id.
+type ID = string
 
 // KeySet defines model for KeySet.
 type KeySet struct {
@@ -254,7 +255,7 @@ type KeySet struct {
 
 // KillRequest defines model for KillRequest.
 type KillRequest struct {
-	WorkerId Id `json:"worker_id"`
+	WorkerID ID `json:"worker_id"`
 }
 
 // OnWorkerLoss `rejoin`: wait for a peer to rejoin, then place anew. `replace`: place anew at once. `end`: end.
@@ -262,9 +263,9 @@ type OnWorkerLoss string
 
 // Owner defines model for Owner.
 type Owner struct {
-	// SignalingUrl Connect here with the token.
-	SignalingUrl string `json:"signaling_url"`
-	WorkerId     Id     `json:"worker_id"`
+	// SignalingURL Connect here with the token.
+	SignalingURL string `json:"signaling_url"`
+	WorkerID     ID     `json:"worker_id"`
 }
 
 // Peer defines model for Peer.
@@ -273,22 +274,19 @@ type Peer struct {
 
 	// ConnectedAt Absent unless connected.
 	ConnectedAt *time.Time `json:"connected_at,omitempty"`
-	Id          Id         `json:"id"`
+	ID          ID         `json:"id"`
 	Role        Word       `json:"role"`
 }
 
 // PeerName defines model for PeerName.
 type PeerName struct {
-	Id   Id   `json:"id"`
+	ID   ID   `json:"id"`
 	Role Word `json:"role"`
 }
 
 // PeerRequest defines model for PeerRequest.
 type PeerRequest struct {
-	// Id Yours, or a fresh one.
-	Id *Id `json:"id,omitempty"`
-
-	// Role Any word that means something to you and your handler.
+	ID   *ID   `json:"id,omitempty"`
 	Role *Word `json:"role,omitempty"`
 }
 
@@ -304,21 +302,17 @@ type Placement struct {
 
 	// IceServers For `RTCPeerConnection`, as it is.
 	IceServers []IceServer `json:"ice_servers"`
-	Id         Id          `json:"id"`
+	ID         ID          `json:"id"`
 
 	// Kind `media`: pinned to one slot of one worker.
-	Kind  SessionKind `json:"kind"`
-	Owner Owner       `json:"owner"`
-	Peer  PeerName    `json:"peer"`
-
-	// Region Where it was placed.
-	Region Region `json:"region"`
+	Kind   SessionKind `json:"kind"`
+	Owner  Owner       `json:"owner"`
+	Peer   PeerName    `json:"peer"`
+	Region Region      `json:"region"`
 
 	// RejoinToken For `rejoin_url`. Good until the session ends.
-	RejoinToken string `json:"rejoin_token"`
-	RejoinUrl   string `json:"rejoin_url"`
-
-	// RequestedRegion Where it was wanted. Absent when anywhere.
+	RejoinToken     string  `json:"rejoin_token"`
+	RejoinURL       string  `json:"rejoin_url"`
 	RequestedRegion *Region `json:"requested_region,omitempty"`
 
 	// Spilled Placed outside the requested region.
@@ -336,7 +330,7 @@ type Problem struct {
 	Detail    string        `json:"detail"`
 	Errors    *[]FieldError `json:"errors,omitempty"`
 	Instance  string        `json:"instance"`
-	RequestId string        `json:"request_id"`
+	RequestID string        `json:"request_id"`
 
 	// Retryable The same request may succeed later.
 	Retryable bool   `json:"retryable"`
@@ -371,37 +365,29 @@ type Session struct {
 	ExpiresAt          time.Time    `json:"expires_at"`
 	Generation         int64        `json:"generation"`
 	Handler            Word         `json:"handler"`
-	Id                 Id           `json:"id"`
+	ID                 ID           `json:"id"`
 	IdleTimeoutSeconds int          `json:"idle_timeout_seconds"`
 
 	// Kind `media`: pinned to one slot of one worker.
-	Kind     SessionKind             `json:"kind"`
-	Metadata *map[string]interface{} `json:"metadata,omitempty"`
+	Kind     SessionKind     `json:"kind"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 
 	// OnWorkerLoss `rejoin`: wait for a peer to rejoin, then place anew. `replace`: place anew at once. `end`: end.
 	OnWorkerLoss OnWorkerLoss `json:"on_worker_loss"`
-
-	// Owner Absent unless the session is `assigned` or `active`.
-	Owner *Owner `json:"owner,omitempty"`
+	Owner        *Owner       `json:"owner,omitempty"`
 
 	// Peers Absent in lists.
-	Peers *[]Peer `json:"peers,omitempty"`
-
-	// Region Where it was placed last.
+	Peers  *[]Peer `json:"peers,omitempty"`
 	Region *Region `json:"region,omitempty"`
 
 	// RejoinBy Only while `awaiting_rejoin`.
-	RejoinBy *time.Time `json:"rejoin_by,omitempty"`
-
-	// RequestedRegion Absent when anywhere.
+	RejoinBy        *time.Time   `json:"rejoin_by,omitempty"`
 	RequestedRegion *Region      `json:"requested_region,omitempty"`
 	Spill           bool         `json:"spill"`
 	Spilled         bool         `json:"spilled"`
 	State           SessionState `json:"state"`
-
-	// TenantId Answered to operators only.
-	TenantId   *Id `json:"tenant_id,omitempty"`
-	TtlSeconds int `json:"ttl_seconds"`
+	TenantID        *ID          `json:"tenant_id,omitempty"`
+	TTLSeconds      int          `json:"ttl_seconds"`
 }
 
 // SessionKind `media`: pinned to one slot of one worker.
@@ -418,11 +404,8 @@ type SessionList struct {
 
 // SessionRequest defines model for SessionRequest.
 type SessionRequest struct {
-	// Handler What the worker does with the media. One that this API knows.
 	Handler *Word `json:"handler,omitempty"`
-
-	// Id Yours, or a fresh one.
-	Id *Id `json:"id,omitempty"`
+	ID      *ID   `json:"id,omitempty"`
 
 	// IdleTimeoutSeconds The session ends when no peer was connected for this many seconds.
 	IdleTimeoutSeconds *int `json:"idle_timeout_seconds,omitempty"`
@@ -431,20 +414,18 @@ type SessionRequest struct {
 	Kind *SessionKind `json:"kind,omitempty"`
 
 	// Metadata Yours, kept and answered as it is. At most 8 KiB without white space, and 32 levels deep.
-	Metadata *map[string]interface{} `json:"metadata,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 
 	// OnWorkerLoss `rejoin`: wait for a peer to rejoin, then place anew. `replace`: place anew at once. `end`: end.
 	OnWorkerLoss *OnWorkerLoss `json:"on_worker_loss,omitempty"`
 	Peer         *PeerRequest  `json:"peer,omitempty"`
-
-	// Region Where. Absent means the tenant's default, else the API's own, else any. Unknown ones are refused.
-	Region *Region `json:"region,omitempty"`
+	Region       *Region       `json:"region,omitempty"`
 
 	// Spill May be placed outside `region` when that is full, in its spill order.
 	Spill *bool `json:"spill,omitempty"`
 
-	// TtlSeconds The session ends after this many seconds.
-	TtlSeconds *int `json:"ttl_seconds,omitempty"`
+	// TTLSeconds The session ends after this many seconds.
+	TTLSeconds *int `json:"ttl_seconds,omitempty"`
 }
 
 // SessionState defines model for SessionState.
@@ -457,7 +438,7 @@ type Word = string
 type Worker struct {
 	// Capacity Slots.
 	Capacity   int    `json:"capacity"`
-	ControlUrl string `json:"control_url"`
+	ControlURL string `json:"control_url"`
 
 	// CordonedReason Why nothing new is placed here. Absent when not cordoned.
 	CordonedReason *string `json:"cordoned_reason,omitempty"`
@@ -467,7 +448,7 @@ type Worker struct {
 
 	// Free Slots that could be taken now; 0 unless ready and not cordoned.
 	Free int `json:"free"`
-	Id   Id  `json:"id"`
+	ID   ID  `json:"id"`
 
 	// Instance New at every start.
 	Instance       int32       `json:"instance"`
@@ -475,7 +456,7 @@ type Worker struct {
 	Region         Region      `json:"region"`
 	RegisteredAt   time.Time   `json:"registered_at"`
 	RenewedAt      *time.Time  `json:"renewed_at,omitempty"`
-	SignalingUrl   string      `json:"signaling_url"`
+	SignalingURL   string      `json:"signaling_url"`
 	State          WorkerState `json:"state"`
 
 	// Used Slots taken.
@@ -501,14 +482,14 @@ type Cursor = string
 // Limit defines model for Limit.
 type Limit = int
 
-// SessionId defines model for SessionId.
-type SessionId = Id
+// SessionID defines model for SessionId.
+type SessionID = ID
 
 // Tenant defines model for Tenant.
-type Tenant = Id
+type Tenant = ID
 
-// WorkerId defines model for WorkerId.
-type WorkerId = Id
+// WorkerID defines model for WorkerId.
+type WorkerID = ID
 
 // ConcurrentSessions defines model for ConcurrentSessions.
 type ConcurrentSessions = Problem
@@ -567,7 +548,7 @@ type ListSessionsParams struct {
 	State *SessionState `form:"state,omitempty" json:"state,omitempty"`
 
 	// Worker Only sessions that this worker owns.
-	Worker *Id `form:"worker,omitempty" json:"worker,omitempty"`
+	Worker *ID `form:"worker,omitempty" json:"worker,omitempty"`
 
 	// Tenant Whose sessions; for operators. A tenant key may name its own tenant only.
 	Tenant *Tenant `form:"tenant,omitempty" json:"tenant,omitempty"`
@@ -655,31 +636,31 @@ type ServerInterface interface {
 	CreateSession(w http.ResponseWriter, r *http.Request)
 	// EndSession End a session
 	// (DELETE /v1/sessions/{id})
-	EndSession(w http.ResponseWriter, r *http.Request, id SessionId, params EndSessionParams)
+	EndSession(w http.ResponseWriter, r *http.Request, id SessionID, params EndSessionParams)
 	// GetSession Read a session with its peers
 	// (GET /v1/sessions/{id})
-	GetSession(w http.ResponseWriter, r *http.Request, id SessionId, params GetSessionParams)
+	GetSession(w http.ResponseWriter, r *http.Request, id SessionID, params GetSessionParams)
 	// AddPeer Add a peer to a session
 	// (POST /v1/sessions/{id}/peers)
-	AddPeer(w http.ResponseWriter, r *http.Request, id SessionId)
+	AddPeer(w http.ResponseWriter, r *http.Request, id SessionID)
 	// PreflightRejoin CORS preflight of a rejoin
 	// (OPTIONS /v1/sessions/{id}/rejoin)
-	PreflightRejoin(w http.ResponseWriter, r *http.Request, id SessionId)
+	PreflightRejoin(w http.ResponseWriter, r *http.Request, id SessionID)
 	// RejoinSession Get the session back after its worker failed
 	// (POST /v1/sessions/{id}/rejoin)
-	RejoinSession(w http.ResponseWriter, r *http.Request, id SessionId)
+	RejoinSession(w http.ResponseWriter, r *http.Request, id SessionID)
 	// ListWorkers List workers, by id
 	// (GET /v1/workers)
 	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
 	// GetWorker Read a worker
 	// (GET /v1/workers/{id})
-	GetWorker(w http.ResponseWriter, r *http.Request, id WorkerId)
+	GetWorker(w http.ResponseWriter, r *http.Request, id WorkerID)
 	// UndrainWorker Undo a drain
 	// (DELETE /v1/workers/{id}/drain)
-	UndrainWorker(w http.ResponseWriter, r *http.Request, id WorkerId)
+	UndrainWorker(w http.ResponseWriter, r *http.Request, id WorkerID)
 	// DrainWorker Drain a worker
 	// (POST /v1/workers/{id}/drain)
-	DrainWorker(w http.ResponseWriter, r *http.Request, id WorkerId)
+	DrainWorker(w http.ResponseWriter, r *http.Request, id WorkerID)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -766,31 +747,31 @@ func (_ Unimplemented) CreateSession(w http.ResponseWriter, r *http.Request) {
 
 // EndSession End a session
 // (DELETE /v1/sessions/{id})
-func (_ Unimplemented) EndSession(w http.ResponseWriter, r *http.Request, id SessionId, params EndSessionParams) {
+func (_ Unimplemented) EndSession(w http.ResponseWriter, r *http.Request, id SessionID, params EndSessionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // GetSession Read a session with its peers
 // (GET /v1/sessions/{id})
-func (_ Unimplemented) GetSession(w http.ResponseWriter, r *http.Request, id SessionId, params GetSessionParams) {
+func (_ Unimplemented) GetSession(w http.ResponseWriter, r *http.Request, id SessionID, params GetSessionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // AddPeer Add a peer to a session
 // (POST /v1/sessions/{id}/peers)
-func (_ Unimplemented) AddPeer(w http.ResponseWriter, r *http.Request, id SessionId) {
+func (_ Unimplemented) AddPeer(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // PreflightRejoin CORS preflight of a rejoin
 // (OPTIONS /v1/sessions/{id}/rejoin)
-func (_ Unimplemented) PreflightRejoin(w http.ResponseWriter, r *http.Request, id SessionId) {
+func (_ Unimplemented) PreflightRejoin(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // RejoinSession Get the session back after its worker failed
 // (POST /v1/sessions/{id}/rejoin)
-func (_ Unimplemented) RejoinSession(w http.ResponseWriter, r *http.Request, id SessionId) {
+func (_ Unimplemented) RejoinSession(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -802,19 +783,19 @@ func (_ Unimplemented) ListWorkers(w http.ResponseWriter, r *http.Request, param
 
 // GetWorker Read a worker
 // (GET /v1/workers/{id})
-func (_ Unimplemented) GetWorker(w http.ResponseWriter, r *http.Request, id WorkerId) {
+func (_ Unimplemented) GetWorker(w http.ResponseWriter, r *http.Request, id WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // UndrainWorker Undo a drain
 // (DELETE /v1/workers/{id}/drain)
-func (_ Unimplemented) UndrainWorker(w http.ResponseWriter, r *http.Request, id WorkerId) {
+func (_ Unimplemented) UndrainWorker(w http.ResponseWriter, r *http.Request, id WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // DrainWorker Drain a worker
 // (POST /v1/workers/{id}/drain)
-func (_ Unimplemented) DrainWorker(w http.ResponseWriter, r *http.Request, id WorkerId) {
+func (_ Unimplemented) DrainWorker(w http.ResponseWriter, r *http.Request, id WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1087,7 +1068,7 @@ func (siw *ServerInterfaceWrapper) EndSession(w http.ResponseWriter, r *http.Req
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id SessionId
+	var id SessionID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1129,7 +1110,7 @@ func (siw *ServerInterfaceWrapper) GetSession(w http.ResponseWriter, r *http.Req
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id SessionId
+	var id SessionID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1171,7 +1152,7 @@ func (siw *ServerInterfaceWrapper) AddPeer(w http.ResponseWriter, r *http.Reques
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id SessionId
+	var id SessionID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1197,7 +1178,7 @@ func (siw *ServerInterfaceWrapper) PreflightRejoin(w http.ResponseWriter, r *htt
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id SessionId
+	var id SessionID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1223,7 +1204,7 @@ func (siw *ServerInterfaceWrapper) RejoinSession(w http.ResponseWriter, r *http.
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id SessionId
+	var id SessionID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1295,7 +1276,7 @@ func (siw *ServerInterfaceWrapper) GetWorker(w http.ResponseWriter, r *http.Requ
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id WorkerId
+	var id WorkerID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1321,7 +1302,7 @@ func (siw *ServerInterfaceWrapper) UndrainWorker(w http.ResponseWriter, r *http.
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id WorkerId
+	var id WorkerID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1347,7 +1328,7 @@ func (siw *ServerInterfaceWrapper) DrainWorker(w http.ResponseWriter, r *http.Re
 	_ = err
 
 	// ------------- Path parameter "id" -------------
-	var id WorkerId
+	var id WorkerID
 
 	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1480,6 +1461,39 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/", wrapper.Dashboard)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/.well-known/jwks.json", wrapper.Jwks)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/demo", wrapper.Demo)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/demo/kill", wrapper.KillDemoWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/demo/sessions", wrapper.CreateDemoSession)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/docs", wrapper.Docs)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/docs/errors", wrapper.DocsErrors)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/livez", wrapper.Livez)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/metrics", wrapper.Metrics)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/openapi.yaml", wrapper.Openapi)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/readyz", wrapper.Readyz)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions", wrapper.ListSessions)
 	})
 	r.Group(func(r chi.Router) {
@@ -1492,13 +1506,13 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/sessions/{id}", wrapper.GetSession)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/sessions/{id}/peers", wrapper.AddPeer)
+	})
+	r.Group(func(r chi.Router) {
 		r.Options(options.BaseURL+"/v1/sessions/{id}/rejoin", wrapper.PreflightRejoin)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/rejoin", wrapper.RejoinSession)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/v1/sessions/{id}/peers", wrapper.AddPeer)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/workers", wrapper.ListWorkers)
@@ -1511,39 +1525,6 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/workers/{id}/drain", wrapper.DrainWorker)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/livez", wrapper.Livez)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/readyz", wrapper.Readyz)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/metrics", wrapper.Metrics)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/.well-known/jwks.json", wrapper.Jwks)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/openapi.yaml", wrapper.Openapi)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/docs", wrapper.Docs)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/docs/errors", wrapper.DocsErrors)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/", wrapper.Dashboard)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/demo", wrapper.Demo)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/demo/sessions", wrapper.CreateDemoSession)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/demo/kill", wrapper.KillDemoWorker)
 	})
 
 	return r
