@@ -127,3 +127,9 @@ type Key struct {
 type Dev struct {
 	Enabled bool `env:"BERTH_DEV" default:"false"`
 }
+
+// PrivatePostgres says where the server binaries of a private Postgres are. An empty BinDir means
+// the newest installation found.
+type PrivatePostgres struct {
+	BinDir string `env:"BERTH_PG_BIN" kind:"directory" fallback:"the newest installation found"`
+}

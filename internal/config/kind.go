@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ const (
 	kindID          kind = "id"
 	kindRegion      kind = "region"
 	kindSecret      kind = "secret"
+	kindDirectory   kind = "directory"
 )
 
 var (
@@ -103,6 +105,7 @@ func (k kind) want() string {
 		kindID:          "an id: a letter or digit, then up to 127 letters, digits or . _ ~ -",
 		kindRegion:      "a region: a lower-case letter or digit, then up to 31 of these or -",
 		kindSecret:      "a secret without white space",
+		kindDirectory:   "an absolute path of a directory, such as /usr/lib/postgresql/17/bin",
 	}[k]
 }
 
@@ -128,6 +131,8 @@ func (k kind) accepts(item string) bool {
 		return idForm.MatchString(item)
 	case kindRegion:
 		return regionForm.MatchString(item)
+	case kindDirectory:
+		return filepath.IsAbs(item)
 	case kindSecret, kindTURNSecrets:
 		return !strings.ContainsAny(item, " \t\r\n")
 	default:

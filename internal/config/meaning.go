@@ -62,6 +62,8 @@ func meaning(name string) string {
 		"BERTH_API_URLS": "API replicas. A worker in doubt asks them when it cannot reach the database; tools use the first.",
 		"BERTH_API_KEY":  "API key that tools send.",
 
+		"BERTH_PG_BIN": "Directory of `initdb` and `postgres` for a private Postgres.",
+
 		"BERTH_DEV": "Opens the demo page and its kill button to loopback. Set by `berth dev`; not for production.",
 	}[name]
 }

@@ -46,9 +46,16 @@ type Tool struct {
 	Key      Key
 }
 
+// Local configures `berth dev` and other commands that run a private Postgres. The processes that
+// `berth dev` starts have their own configuration.
+type Local struct {
+	Log      Log
+	Postgres PrivatePostgres
+}
+
 // Process is any of the configurations that [Load] can make.
 type Process interface {
-	API | Worker | Migrate | Tool
+	API | Worker | Migrate | Tool | Local
 }
 
 // processes lists every kind of process with the command that uses it, in the order
@@ -59,6 +66,7 @@ func processes() []process {
 		{command: "worker", spec: &Worker{}},
 		{command: "migrate", spec: &Migrate{}},
 		{command: "tools", spec: &Tool{}},
+		{command: "dev", spec: &Local{}},
 	}
 }
 

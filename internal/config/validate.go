@@ -21,6 +21,10 @@ func (c Migrate) Validate() error { return validate(&c) }
 // Validate is as [API.Validate].
 func (c Tool) Validate() error { return validate(&c) }
 
+// Validate is as [API.Validate].
+func (c Local) Validate() error { return validate(&c) }
+
+// validate checks the struct that spec points to.
 func validate(spec any) error {
 	p := &problems{}
 	check(spec, p)
@@ -158,6 +162,9 @@ func (t TURN) rules(p *problems) {
 
 // rules keeps the numbers of failure detection in an order in which they can work.
 func (d Detection) rules(p *problems) {
+	if p.has("BERTH_LEASE") || p.has("BERTH_RENEW_INTERVAL") {
+		return
+	}
 	shorter(p, "BERTH_LEASE", 2*d.RenewInterval, d.Lease, "is too short: one lost renewal would cost the lease",
 		"give more than twice BERTH_RENEW_INTERVAL, or lower that")
 	shorter(p, "BERTH_CONFIRM_DELAY", d.ConfirmDelay, d.Lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
