@@ -1,0 +1,125 @@
+-- +goose Up
+
+-- begin_tick gives the next tick its number and says whether the reaper was blind: whether the last look is older
+-- than p_blind_after, or the server is not the one that was looked at last. A blind reaper trusts nothing that it
+-- remembers: gaps start afresh and every lease gets one full term. On another timeline generations jump, since a
+-- promoted standby may not have seen the last numbers that were handed out.
+-- +goose StatementBegin
+create function berth.begin_tick(p_blind_after interval, p_lease interval, out tick bigint, out blind boolean)
+language plpgsql as $$
+declare
+    v_state    berth.reaper_state;
+    v_now      timestamptz := clock_timestamp();
+    v_timeline text := format('%s/%s', (select system_identifier from pg_control_system()),
+                              left(pg_walfile_name(pg_current_wal_lsn()), 8));
+begin
+    select * into strict v_state from berth.reaper_state for update;
+    tick := v_state.tick + 1;
+    blind := v_state.last_look_at is null
+        or v_now - v_state.last_look_at > p_blind_after
+        or v_state.last_look_at > v_now
+        or v_state.server_start is distinct from pg_postmaster_start_time();
+    if blind then
+        update berth.worker_leases set expires_at = greatest(expires_at, v_now + p_lease);
+        update berth.gaps set cleared_at = v_now where cleared_at is null and confirmed_at is null;
+    end if;
+    if v_state.timeline is not null and v_state.timeline <> v_timeline then
+        perform setval('berth.generation_seq', (select last_value + (1 << 20) from berth.generation_seq));
+    end if;
+    update berth.reaper_state r
+       set tick = begin_tick.tick, last_look_at = v_now, server_start = pg_postmaster_start_time(),
+           timeline = v_timeline;
+end
+$$;
+-- +goose StatementEnd
+
+-- looked records that the reaper of tick p_tick has looked; false says that another reaper took over.
+create function berth.looked(p_tick bigint) returns boolean
+language sql as $$
+    with written as (
+        update berth.reaper_state set last_look_at = clock_timestamp() where tick = p_tick returning 1)
+    select exists (select from written)
+$$;
+
+-- +goose StatementBegin
+create function berth.open_gap(p_tick bigint, p_worker text, p_instance int, p_evidence text) returns void
+language sql as $$
+    insert into berth.gaps (worker_id, instance, evidence)
+    select p_worker, p_instance, p_evidence
+     where exists (select from berth.reaper_state where tick = p_tick)
+    on conflict do nothing
+$$;
+-- +goose StatementEnd
+
+create function berth.clear_gap(p_worker text, p_instance int) returns void
+language sql as $$
+    update berth.gaps set cleared_at = clock_timestamp()
+     where worker_id = p_worker and instance = p_instance and cleared_at is null and confirmed_at is null
+$$;
+
+-- cordon_late closes the slots of a worker that is present but late. Its next renewal opens them again.
+-- +goose StatementBegin
+create function berth.cordon_late(p_tick bigint, p_worker text, p_instance int) returns boolean
+language plpgsql as $$
+begin
+    update berth.workers w set cordoned_reason = 'lease_late'
+      from berth.worker_leases l
+     where w.id = p_worker and w.instance = p_instance and w.cordoned_reason is null
+       and w.state in ('ready', 'draining')
+       and l.worker_id = w.id and l.expires_at < clock_timestamp()
+       and exists (select from berth.reaper_state where tick = p_tick);
+    if not found then
+        return false;
+    end if;
+    perform berth.set_open(p_worker);
+    return true;
+end
+$$;
+-- +goose StatementEnd
+
+-- mark_lost is the verdict. It is fenced by the tick, names the instance that was judged, and is void if that
+-- instance renewed since its gap opened or its lease ran out. Its sessions are moved afterwards, in chunks.
+-- +goose StatementBegin
+create function berth.mark_lost(p_tick bigint, p_worker text, p_instance int, p_evidence text) returns boolean
+language plpgsql as $$
+declare
+    v_gap berth.gaps;
+begin
+    perform from berth.reaper_state where tick = p_tick for key share;
+    if not found then
+        return false;
+    end if;
+    perform from berth.workers
+      where id = p_worker and instance = p_instance and state in ('starting', 'ready', 'draining')
+        for no key update;
+    if not found then
+        return false;
+    end if;
+    perform from berth.worker_leases where worker_id = p_worker for update;
+    select * into v_gap from berth.gaps
+     where worker_id = p_worker and cleared_at is null and confirmed_at is null for update;
+    if not found or v_gap.instance <> p_instance then
+        return false;
+    end if;
+    if exists (select from berth.worker_leases where worker_id = p_worker and renewed_at > v_gap.opened_at) then
+        return false;
+    end if;
+    delete from berth.worker_leases where worker_id = p_worker;
+    update berth.gaps set confirmed_at = clock_timestamp(), evidence = evidence || '; ' || p_evidence
+     where id = v_gap.id;
+    update berth.workers
+       set state = 'lost', cordoned_reason = null, drain_started_at = null, drain_deadline = null
+     where id = p_worker;
+    perform berth.set_open(p_worker);
+    return true;
+end
+$$;
+-- +goose StatementEnd
+
+-- +goose Down
+drop function berth.mark_lost(bigint, text, int, text);
+drop function berth.cordon_late(bigint, text, int);
+drop function berth.clear_gap(text, int);
+drop function berth.open_gap(bigint, text, int, text);
+drop function berth.looked(bigint);
+drop function berth.begin_tick(interval, interval);
