@@ -164,6 +164,9 @@ func TestWorkersAreDistinctAndReachableInside(t *testing.T) {
 				t.Errorf("%s publishes its control port %s, which is internal", name, p.container)
 			}
 		}
+		if region := s.Environment["BERTH_REGION"]; region == "" || region != c.Services[api].Environment["BERTH_REGION"] {
+			t.Errorf("%s is in region %q, the API in %q", name, region, c.Services[api].Environment["BERTH_REGION"])
+		}
 		peer := parseURL(t, s, "BERTH_API_URLS")
 		if peer.Hostname() != api || peer.Port() != listenPort(t, c.Services[api], "BERTH_LISTEN") {
 			t.Errorf("%s asks the API at %s, but it is service %s", name, peer, api)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test of the module under the race detector and says what passed, failed and was skipped, and how long it took.
 #
+# Go builds and runs as many packages at a time as there are cores, which is right here too: tests wait more than they compute.
 # The end-to-end tests run after the rest and alone: they measure seconds between a kill and the next frame, and a
 # busy neighbor would be measured with them.
 set -euo pipefail
