@@ -1,0 +1,134 @@
+package signaling
+
+import (
+	"context"
+	"errors"
+	"time"
+	"unicode/utf8"
+)
+
+// negotiateTimeout bounds one call to the media engine on behalf of a client.
+const negotiateTimeout = 10 * time.Second
+
+// handle acts on one message of the client. It runs in the reader goroutine: one frame at a time, in order.
+func (p *peer) handle(ctx context.Context, text bool, message []byte) {
+	switch {
+	case !text:
+		p.sender.close(CloseBad, reasonBinary)
+		return
+	case !utf8.Valid(message):
+		p.sender.close(CloseNotUTF8, reasonNotUTF8)
+		return
+	}
+	req, err := parse(message)
+	var wrong *frameError
+	switch {
+	case errors.As(err, &wrong):
+		p.count("invalid")
+		p.reject(req.id, wrong)
+	case err != nil:
+		p.count("invalid")
+		p.sender.close(CloseBad, reasonNotJSON)
+	default:
+		p.count(req.kind)
+		p.dispatch(ctx, req)
+	}
+}
+
+// count counts a frame. Its kind is one that parse accepted, or "invalid".
+func (p *peer) count(kind string) { p.hub.metrics.frames.WithLabelValues(kind).Inc() }
+
+// reject answers a wrong frame, and closes a connection that sends nothing else.
+func (p *peer) reject(id string, wrong *frameError) {
+	if p.errors++; p.errors > maxErrors {
+		p.sender.close(CloseBad, reasonTooManyErrors)
+		return
+	}
+	p.sender.send(encode(errorFrame{Type: typeError, Code: wrong.code, Message: wrong.message, ReplyTo: id}))
+}
+
+func (p *peer) dispatch(ctx context.Context, req request) {
+	switch req.kind {
+	case typePong:
+	case typeBye:
+		p.leave()
+	default:
+		p.negotiate(ctx, req)
+	}
+}
+
+// leave takes the peer off its session at once, ends the session if it was the last, and says goodbye.
+func (p *peer) leave() {
+	p.bye = true
+	p.closeMedia()
+	p.hub.settler.disconnect(p.gone(p.session.held))
+	p.hub.detach(p.session, p, true)
+	p.sender.close(CloseBye, reasonBye)
+}
+
+// negotiate hands a description or candidate to the media engine. A refusal is answered and changes nothing.
+func (p *peer) negotiate(ctx context.Context, req request) {
+	ctx, cancel := context.WithTimeout(ctx, negotiateTimeout)
+	defer cancel()
+	answer, err := p.exchange(ctx, req)
+	if err != nil {
+		wrong, known := frameErrorOf(err)
+		if !known {
+			p.hub.deps.Logger.WarnContext(ctx, "media failed", "session_id", p.session.id,
+				"generation", int64(p.session.held.Generation), "peer_id", p.info.ID, "frame", req.kind, "err", err)
+		}
+		p.reject(req.id, wrong)
+		return
+	}
+	if req.kind == typeOffer {
+		p.sender.send(encode(sdpFrame{Type: typeAnswer, SDP: answer, ReplyTo: req.id}))
+	}
+}
+
+// exchange makes the peer's media at the first frame that needs it, and again when an offer finds that it ended by
+// itself.
+func (p *peer) exchange(ctx context.Context, req request) (answer string, err error) {
+	answer, err = p.tryExchange(ctx, req)
+	if req.kind == typeOffer && errors.Is(err, ErrMediaClosed) {
+		p.closeMedia()
+		return p.tryExchange(ctx, req)
+	}
+	return answer, err
+}
+
+func (p *peer) tryExchange(ctx context.Context, req request) (answer string, err error) {
+	if p.media == nil {
+		media, err := p.session.media.AddPeer(ctx, p.info, p.events())
+		if err != nil {
+			return "", err
+		}
+		p.media = media
+	}
+	switch req.kind {
+	case typeOffer:
+		return p.media.Offer(ctx, req.sdp)
+	case typeAnswer:
+		return "", p.media.Answer(ctx, req.sdp)
+	default:
+		return "", p.media.Candidate(ctx, req.candidate)
+	}
+}
+
+func (p *peer) closeMedia() {
+	if p.media != nil {
+		p.media.Close()
+		p.media = nil
+	}
+}
+
+// events are what the engine may tell this connection: they only enqueue.
+func (p *peer) events() PeerEvents {
+	return PeerEvents{
+		Candidate: func(c *Candidate) { p.sender.send(encode(candidateFrame{Type: typeCandidate, Candidate: c})) },
+		Offer:     func(sdp string) { p.sender.send(encode(sdpFrame{Type: typeOffer, SDP: sdp})) },
+		Failed: func(err error) {
+			wrong, _ := frameErrorOf(err)
+			p.sender.send(encode(errorFrame{Type: typeError, Code: wrong.code, Message: wrong.message}))
+		},
+	}
+}

@@ -1,0 +1,211 @@
+package signaling
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// Protocol is the WebSocket subprotocol that the hub speaks.
+const Protocol = "berth.v1"
+
+// Config holds what is optional. The zero value of a field means its default.
+type Config struct {
+	AllowedOrigins []string // exact origins of pages that may connect; no page by default
+	AllowLoopback  bool     // pages served from loopback may connect too (berth dev)
+
+	UpgradeRate  float64 // upgrades per second of this process; default 2000
+	UpgradeBurst int     // upgrades at once; default a quarter of UpgradeRate, at least 1
+
+	PingInterval   time.Duration // between application pings; default 10s
+	PongTimeout    time.Duration // without any frame from the client; default 2.5 PingInterval
+	JoinTimeout    time.Duration // to be admitted, and then to send the first frame; default 1.5 PingInterval
+	ConnectTimeout time.Duration // for one write to the database; default 2s
+	SettleInterval time.Duration // between attempts to tell the database what it did not take; default 1s
+
+	QueueBytes int           // per connection, of frames not yet taken by the kernel; default 512 KiB
+	QueueAge   time.Duration // of the oldest such frame; default 5s
+	CloseGrace time.Duration // from the decision to close until the connection is cut; default 5s
+
+	// Awake tells since when the process runs without a pause. Nil: since ever.
+	Awake func() time.Time
+
+	// ICEServers makes the welcome's ice_servers for a peer. Nil: none.
+	ICEServers func(grant Grant) []ICEServer
+}
+
+func (c Config) withDefaults() Config {
+	c.UpgradeRate = cmp.Or(c.UpgradeRate, 2000)
+	c.UpgradeBurst = cmp.Or(c.UpgradeBurst, max(1, int(c.UpgradeRate/4)))
+	c.PingInterval = cmp.Or(c.PingInterval, 10*time.Second)
+	c.PongTimeout = cmp.Or(c.PongTimeout, c.PingInterval*5/2)
+	c.JoinTimeout = cmp.Or(c.JoinTimeout, c.PingInterval*3/2)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 2*time.Second)
+	c.SettleInterval = cmp.Or(c.SettleInterval, time.Second)
+	c.QueueBytes = cmp.Or(c.QueueBytes, 512<<10)
+	c.QueueAge = cmp.Or(c.QueueAge, 5*time.Second)
+	c.CloseGrace = cmp.Or(c.CloseGrace, 5*time.Second)
+	if c.Awake == nil {
+		c.Awake = func() time.Time { return time.Time{} }
+	}
+	if c.ICEServers == nil {
+		c.ICEServers = func(Grant) []ICEServer { return nil }
+	}
+	return c
+}
+
+// Deps are the parts that a hub needs.
+type Deps struct {
+	Tokens    Tokens
+	Directory Directory
+	Media     Media
+	Logger    *slog.Logger
+	Registry  prometheus.Registerer
+}
+
+func (d Deps) validate() error {
+	if d.Tokens == nil || d.Directory == nil || d.Media == nil || d.Logger == nil || d.Registry == nil {
+		return errors.New("signaling: every dependency is required")
+	}
+	return nil
+}
+
+// Admission says whom a hub lets in.
+type Admission int
+
+// The admissions, from none to everybody.
+const (
+	AdmitNone  Admission = iota // not registered yet, or stopping
+	AdmitHeld                   // in doubt: sessions that run here already
+	AdmitOwned                  // draining: sessions that are placed here, as a valid token proves
+	AdmitAll
+)
+
+// Hub holds the sessions that a worker serves and the sockets of their peers. Make one with New; it admits nobody
+// before Admit.
+type Hub struct {
+	config  Config
+	deps    Deps
+	limiter *rate.Limiter
+	metrics *metrics
+	settler *settler
+	joins   gates
+	tasks   sync.WaitGroup // connections, their writers, and the settler
+
+	mu        sync.Mutex
+	admission Admission
+	stopped   bool
+	sessions  map[berth.SessionKey]*session
+	joining   map[berth.Held]int // joins that may have been written to the database
+	ending    map[berth.Held]berth.EndedReason
+	open      map[*sender]struct{} // every upgraded connection, also before it joined
+}
+
+// New returns a hub that admits nobody yet. It fails when a dependency is missing or a metric is registered twice.
+func New(config Config, deps Deps) (*Hub, error) {
+	if err := deps.validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	m, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("register signaling metrics: %w", err)
+	}
+	h := &Hub{
+		config:   config,
+		deps:     deps,
+		limiter:  rate.NewLimiter(rate.Limit(config.UpgradeRate), config.UpgradeBurst),
+		metrics:  m,
+		sessions: map[berth.SessionKey]*session{},
+		joining:  map[berth.Held]int{},
+		ending:   map[berth.Held]berth.EndedReason{},
+		open:     map[*sender]struct{}{},
+	}
+	h.settler = newSettler(h)
+	return h, nil
+}
+
+// Run tells the database what ended here until ctx is done, repeating what it did not take. Everything else works
+// without it.
+func (h *Hub) Run(ctx context.Context) { h.settler.run(ctx) }
+
+// Admit sets whom the hub lets in from now on. Connections that stand are not touched.
+func (h *Hub) Admit(a Admission) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.admission = a
+}
+
+// Held lists the sessions that the worker serves, for its renewal: also those whose first join or whose end is under
+// way.
+func (h *Hub) Held() []berth.Held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	set := make(map[berth.Held]struct{}, len(h.sessions)+len(h.joining)+len(h.ending))
+	for _, s := range h.sessions {
+		set[s.held] = struct{}{}
+	}
+	for held := range h.joining {
+		set[held] = struct{}{}
+	}
+	for held := range h.ending {
+		set[held] = struct{}{}
+	}
+	list := make([]berth.Held, 0, len(set))
+	for held := range set {
+		list = append(list, held)
+	}
+	return list
+}
+
+// Served is one session of the hub, as far as its worker decides on it.
+type Served struct {
+	berth.Held
+	OnWorkerLoss berth.OnWorkerLoss
+	Peers        int // connected now
+}
+
+// Serving lists the sessions that peers are or were connected to and that have not ended.
+func (h *Hub) Serving() []Served {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]Served, 0, len(h.sessions))
+	for _, s := range h.sessions {
+		list = append(list, Served{Held: s.held, OnWorkerLoss: s.onWorkerLoss, Peers: len(s.peers)})
+	}
+	return list
+}
+
+// Close admits nobody any more, closes every connection with 1012 and retry, ends all media and waits for every
+// goroutine of the hub. A connection is cut when its grace is over or ctx is done. Close tells the database nothing.
+func (h *Hub) Close(ctx context.Context, retry time.Duration) {
+	h.mu.Lock()
+	h.stopped = true
+	h.admission = AdmitNone
+	connections := make([]*sender, 0, len(h.open))
+	for c := range h.open {
+		connections = append(connections, c)
+	}
+	h.mu.Unlock()
+
+	h.DropAll(Fate{Restart: true, Retry: retry})
+	for _, c := range connections {
+		c.close(CloseRestart, retryReason(retry))
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, c := range connections {
+			c.wire.Cut()
+		}
+	})
+	defer stop()
+	h.tasks.Wait()
+}

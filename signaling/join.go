@@ -1,0 +1,132 @@
+package signaling
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// join admits a connection: token, what the hub knows, the database, then a place in the session. On success the
+// welcome is queued.
+func (h *Hub) join(ctx context.Context, s *sender, hs handshake) (*peer, *refusal) {
+	ctx, cancel := context.WithTimeout(ctx, h.config.JoinTimeout)
+	defer cancel()
+	grant, refused := h.verify(ctx, hs)
+	if refused != nil {
+		return nil, refused
+	}
+	leave, err := h.joins.enter(ctx, grant.Key)
+	if err != nil {
+		return nil, &refusal{code: CloseTryLater, reason: reasonUnavailable}
+	}
+	defer leave()
+	if refused = h.admits(grant.Held); refused != nil {
+		return nil, refused
+	}
+	return h.connect(ctx, s, grant)
+}
+
+func (h *Hub) verify(ctx context.Context, hs handshake) (Grant, *refusal) {
+	if !hs.protocol {
+		return Grant{}, &refusal{code: CloseBad, reason: reasonNoProtocol}
+	}
+	if hs.token == "" {
+		return Grant{}, &refusal{code: CloseToken, reason: reasonNoToken}
+	}
+	grant, err := h.deps.Tokens.VerifyToken(ctx, hs.token)
+	if err != nil {
+		return Grant{}, tokenRefusal(err)
+	}
+	if grant.SessionID != hs.session {
+		return Grant{}, &refusal{code: CloseToken, reason: reasonOtherSession}
+	}
+	return grant, nil
+}
+
+// connect writes the peer's connection to the database and attaches it. The session counts as held from before the
+// write, so that no renewal in between reports less than the database may know.
+func (h *Hub) connect(ctx context.Context, s *sender, grant Grant) (*peer, *refusal) {
+	h.hold(grant.Held, 1)
+	defer h.hold(grant.Held, -1)
+	info := grant.Peer
+	info.ConnectionID = berth.NewID("c")
+
+	write, cancel := context.WithTimeout(ctx, h.config.ConnectTimeout)
+	defer cancel()
+	connected, err := h.deps.Directory.ConnectPeer(write, grant.Held, info)
+	if err != nil {
+		return nil, connectRefusal(err)
+	}
+	p := &peer{hub: h, sender: s, info: info, lastHeard: time.Now()}
+	if refused := h.enroll(ctx, p, grant, connected); refused != nil {
+		h.settler.disconnect(p.gone(grant.Held))
+		return nil, refused
+	}
+	return p, nil
+}
+
+// enroll finds or makes the session of a peer that the database admitted, and attaches the peer.
+func (h *Hub) enroll(ctx context.Context, p *peer, grant Grant, connected berth.Connected) *refusal {
+	one, err := h.sessionFor(ctx, grant.Held, connected)
+	if err != nil {
+		return &refusal{code: CloseTryLater, reason: reasonMedia, err: err}
+	}
+	p.session = one
+	replaced, refused := h.attach(one, p, h.config.ICEServers(grant))
+	if refused != nil {
+		h.closeUnused(one)
+		return refused
+	}
+	if replaced != nil {
+		replaced.sender.close(CloseReplaced, reasonReplaced)
+	}
+	return nil
+}
+
+// sessionFor returns the session at this generation, or a new one that attach will put on the books. A session at an
+// older generation is history and dropped first. Joins of one session do not overlap, so nobody else makes one.
+func (h *Hub) sessionFor(ctx context.Context, held berth.Held, connected berth.Connected) (*session, error) {
+	h.mu.Lock()
+	s := h.sessions[held.Key]
+	h.mu.Unlock()
+	if s != nil && s.held == held {
+		return s, nil
+	}
+	if s != nil {
+		h.Drop(s.held, Fate{})
+	}
+	media, err := h.deps.Media.Open(ctx, connected.Session)
+	if err != nil {
+		return nil, fmt.Errorf("open media of session %s: %w", connected.Session.ID, err)
+	}
+	return &session{
+		held:         held,
+		id:           connected.Session.ID,
+		onWorkerLoss: connected.Session.OnWorkerLoss,
+		idleTimeout:  connected.Session.IdleTimeout,
+		media:        media,
+		peers:        map[string]*peer{},
+		expireAt:     time.Now().Add(connected.Session.ExpiresAt.Sub(connected.At)),
+	}, nil
+}
+
+// closeUnused ends the media of a session that was made but never put on the books.
+func (h *Hub) closeUnused(s *session) {
+	h.mu.Lock()
+	unused := !s.gone && h.sessions[s.held.Key] != s
+	h.mu.Unlock()
+	if unused {
+		s.media.Close()
+	}
+}
+
+// hold counts a join that may have been written to the database.
+func (h *Hub) hold(held berth.Held, by int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.joining[held] += by; h.joining[held] == 0 {
+		delete(h.joining, held)
+	}
+}

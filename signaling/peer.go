@@ -1,0 +1,107 @@
+package signaling
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// maxErrors is how many wrong frames a connection may send before it is closed: a client that does not learn.
+const maxErrors = 32
+
+// peer is one joined connection. Its reader goroutine owns media and errors.
+type peer struct {
+	hub     *Hub
+	session *session
+	sender  *sender
+	info    berth.Peer // with this connection's ConnectionID
+
+	media  MediaPeer // nil before the first offer, answer or candidate
+	errors int
+	bye    bool
+
+	mu        sync.Mutex
+	lastHeard time.Time
+	spoke     bool // sent at least one frame
+	ping      *time.Timer
+	stopped   bool
+}
+
+// run reads until the connection is gone, then takes the peer off the books.
+func (p *peer) run(ctx context.Context) {
+	p.startPings()
+	p.read(ctx)
+	p.stopPings()
+	p.closeMedia()
+	p.hub.detach(p.session, p, false)
+	if !p.bye {
+		p.hub.settler.disconnect(p.gone(p.session.held))
+	}
+}
+
+func (p *peer) gone(held berth.Held) berth.Disconnect {
+	return berth.Disconnect{Held: held, PeerID: p.info.ID, ConnectionID: p.info.ConnectionID}
+}
+
+// read handles messages one by one. While the connection is closing it reads on and ignores, because unread bytes
+// would turn the close frame into a reset.
+func (p *peer) read(ctx context.Context) {
+	for {
+		text, message, err := p.sender.wire.Read()
+		if err != nil {
+			if code, reason := violation(err); code != 0 {
+				p.sender.close(code, reason)
+			}
+			return
+		}
+		if _, closing := p.sender.closed(); closing {
+			continue
+		}
+		p.heard()
+		p.handle(ctx, text, message)
+	}
+}
+
+// startPings arms the application ping. It also looks whether the client was heard in time: a client may be silent
+// for JoinTimeout at first, and for PongTimeout between two frames.
+func (p *peer) startPings() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ping = time.AfterFunc(p.hub.config.PingInterval, p.beat)
+}
+
+func (p *peer) stopPings() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	p.ping.Stop()
+}
+
+func (p *peer) heard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastHeard = time.Now()
+	p.spoke = true
+}
+
+// beat sends a ping when one is due, and closes a connection whose client was silent too long.
+func (p *peer) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return
+	}
+	limit := p.hub.config.PongTimeout
+	if !p.spoke {
+		limit = p.hub.config.JoinTimeout
+	}
+	left := remaining(p.lastHeard, limit, p.hub.config.Awake())
+	if left <= 0 {
+		p.sender.close(CloseTryLater, reasonSilent)
+		return
+	}
+	p.sender.sendPing(encode(plainFrame{Type: typePing}))
+	p.ping.Reset(min(p.hub.config.PingInterval, left))
+}

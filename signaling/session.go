@@ -1,0 +1,207 @@
+package signaling
+
+import (
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// session is one placement that the worker serves. Hub.mu guards it; held, id, media and the timeouts never change.
+type session struct {
+	held         berth.Held
+	id           string
+	onWorkerLoss berth.OnWorkerLoss
+	idleTimeout  time.Duration
+	media        MediaSession
+	peers        map[string]*peer
+	emptySince   time.Time // when the last peer went; meaningless while there are peers
+	idle         *time.Timer
+	expireAt     time.Time // by this process's clock
+	expiry       *time.Timer
+	gone         bool // removed: never served again
+}
+
+// Fate is what becomes of a session that leaves the hub.
+type Fate struct {
+	Ended   bool              // it is over: 4404. Otherwise it moved: 4410
+	Reason  berth.EndedReason // for Ended
+	Restart bool              // the worker stops or loses its right to all sessions: 1012 with Retry
+	Retry   time.Duration
+}
+
+func (f Fate) close(p *peer) {
+	switch {
+	case f.Restart:
+		p.sender.close(CloseRestart, retryReason(f.Retry))
+	case f.Ended:
+		p.sender.close(CloseEnded, endedReason(string(f.Reason)))
+	default:
+		p.sender.send(encode(movedFrame{Type: typeMoved, RetryMS: f.Retry.Milliseconds()}))
+		p.sender.close(CloseMoved, reasonMoved)
+	}
+}
+
+// Drop takes one placement out of the hub, closes its peers and ends its media. It does nothing when the hub serves
+// another generation of the session, or none. The caller has told the database, or was told by it.
+func (h *Hub) Drop(held berth.Held, fate Fate) {
+	h.mu.Lock()
+	delete(h.ending, held)
+	s := h.sessions[held.Key]
+	if s == nil || s.held != held {
+		h.mu.Unlock()
+		return
+	}
+	h.remove(s)
+	h.mu.Unlock()
+	s.finish(fate)
+}
+
+// DropAll drops every session.
+func (h *Hub) DropAll(fate Fate) {
+	h.mu.Lock()
+	all := make([]*session, 0, len(h.sessions))
+	for _, s := range h.sessions {
+		all = append(all, s)
+		h.remove(s)
+	}
+	clear(h.ending)
+	h.mu.Unlock()
+	for _, s := range all {
+		s.finish(fate)
+	}
+}
+
+// remove takes s off the books. It is called with mu held; finish follows without it.
+func (h *Hub) remove(s *session) {
+	delete(h.sessions, s.held.Key)
+	s.gone = true
+	s.idle.Stop()
+	s.expiry.Stop()
+	h.metrics.sessions.Dec()
+	h.metrics.connections.Sub(float64(len(s.peers)))
+}
+
+// finish closes the peers and the media of a removed session. Nobody changes its peers any more.
+func (s *session) finish(fate Fate) {
+	for _, p := range s.peers {
+		fate.close(p)
+	}
+	s.media.Close()
+}
+
+// end removes s, if it is still served, and has the database told why. It is called without mu.
+func (h *Hub) end(s *session, reason berth.EndedReason, still func() bool) {
+	h.mu.Lock()
+	if h.sessions[s.held.Key] != s || !still() {
+		h.mu.Unlock()
+		return
+	}
+	h.remove(s)
+	h.ending[s.held] = reason
+	h.mu.Unlock()
+	s.finish(Fate{Ended: true, Reason: reason})
+	h.settler.wake()
+}
+
+// attach makes p the connection of its peer. It returns the older connection that p replaces, if there is one, and
+// a refusal when the hub stopped or dropped s meanwhile. Welcome and the word to the others are queued under the same lock, so
+// every peer sees joins and leaves in one order.
+func (h *Hub) attach(s *session, p *peer, ice []ICEServer) (replaced *peer, refused *refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return nil, &refusal{code: CloseRestart, reason: retryReason(0)}
+	}
+	if s.gone {
+		return nil, &refusal{code: CloseMoved, reason: reasonStale}
+	}
+	if h.sessions[s.held.Key] == nil {
+		h.sessions[s.held.Key] = s
+		h.metrics.sessions.Inc()
+		h.arm(s)
+	}
+	replaced = s.peers[p.info.ID]
+	s.peers[p.info.ID] = p
+	s.idle.Stop()
+	p.sender.send(encode(h.welcome(s, p, ice)))
+	if replaced == nil {
+		h.metrics.connections.Inc()
+		s.tellOthers(p, peerFrame{Type: typePeerConnected, PeerID: p.info.ID, Role: p.info.Role})
+	}
+	return replaced, nil
+}
+
+func (h *Hub) welcome(s *session, p *peer, ice []ICEServer) welcomeFrame {
+	others := make([]peerInfo, 0, len(s.peers))
+	for _, other := range s.peers {
+		if other != p {
+			others = append(others, infoOf(other.info))
+		}
+	}
+	if ice == nil {
+		ice = []ICEServer{}
+	}
+	return welcomeFrame{
+		Type: typeWelcome, Session: s.id, Generation: s.held.Generation, Peer: infoOf(p.info), Peers: others,
+		ICEServers: ice, PingSeconds: h.config.PingInterval.Seconds(),
+	}
+}
+
+// detach takes p off its session, unless the session is gone or a newer connection took p's place. A session
+// without peers ends: at once when the last one left, otherwise after its idle timeout.
+func (h *Hub) detach(s *session, p *peer, left bool) (detached bool) {
+	h.mu.Lock()
+	if h.sessions[s.held.Key] != s || s.peers[p.info.ID] != p {
+		h.mu.Unlock()
+		return false
+	}
+	delete(s.peers, p.info.ID)
+	h.metrics.connections.Dec()
+	reason := "lost"
+	if left {
+		reason = "left"
+	}
+	s.tellOthers(p, peerFrame{Type: typePeerDisconnected, PeerID: p.info.ID, Role: p.info.Role, Reason: reason})
+	empty := len(s.peers) == 0
+	if empty {
+		s.emptySince = time.Now()
+		s.idle.Reset(s.idleTimeout)
+	}
+	h.mu.Unlock()
+	if empty && left {
+		h.end(s, berth.EndedLeft, func() bool { return len(s.peers) == 0 })
+	}
+	return true
+}
+
+// tellOthers queues a frame to every peer but p. It is called with Hub.mu held.
+func (s *session) tellOthers(p *peer, frame peerFrame) {
+	data := encode(frame)
+	for _, other := range s.peers {
+		if other != p {
+			other.sender.send(data)
+		}
+	}
+}
+
+// arm starts the timers of a session that was just added. It is called with mu held.
+func (h *Hub) arm(s *session) {
+	s.idle = time.AfterFunc(s.idleTimeout, func() { h.checkIdle(s) })
+	s.expiry = time.AfterFunc(time.Until(s.expireAt), func() {
+		h.end(s, berth.EndedExpired, func() bool { return true })
+	})
+}
+
+// checkIdle ends s when nobody was connected for its idle timeout, counted from the last waking.
+func (h *Hub) checkIdle(s *session) {
+	h.end(s, berth.EndedIdle, func() bool {
+		if len(s.peers) > 0 {
+			return false
+		}
+		if wait := remaining(s.emptySince, s.idleTimeout, h.config.Awake()); wait > 0 {
+			s.idle.Reset(wait)
+			return false
+		}
+		return true
+	})
+}

@@ -1,0 +1,161 @@
+package signaling
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// retryAfterSeconds is the window over which refused callers are spread.
+const retryAfterSeconds = 8
+
+const tokenPrefix = "token."
+
+// handshake is what an upgrade request says.
+type handshake struct {
+	session  string // of the query
+	token    string
+	protocol bool // berth.v1 is on offer
+}
+
+func readHandshake(r *http.Request) handshake {
+	hs := handshake{session: r.URL.Query().Get("session")}
+	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for offer := range strings.SplitSeq(header, ",") {
+			offer = strings.TrimSpace(offer)
+			if offer == Protocol {
+				hs.protocol = true
+			} else if token, ok := strings.CutPrefix(offer, tokenPrefix); ok && hs.token == "" {
+				hs.token = token
+			}
+		}
+	}
+	return hs
+}
+
+// ServeHTTP serves GET /rtc. It refuses by status what costs least to refuse (rate, origin, draining) and leaves the
+// rest to close frames, because a browser's script cannot see a status.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.limiter.Allow() {
+		h.refuse(w, "rate", http.StatusServiceUnavailable, "too many connections at once")
+		return
+	}
+	if !originAllowed(r, h.config.AllowedOrigins, h.config.AllowLoopback) {
+		h.refuse(w, "origin", http.StatusForbidden, "this page's origin is not in BERTH_ALLOWED_ORIGINS")
+		return
+	}
+	hs := readHandshake(r)
+	if !h.servesHere(r.Context(), hs) {
+		h.refuse(w, "draining", http.StatusServiceUnavailable, "draining, and the session is not placed here")
+		return
+	}
+	socket, err := accept(w, r)
+	if err != nil {
+		h.metrics.refused("handshake") // accept has answered
+		return
+	}
+	h.start(context.WithoutCancel(r.Context()), socket, hs)
+}
+
+func (h *Hub) refuse(w http.ResponseWriter, reason string, status int, text string) {
+	h.metrics.refused(reason)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(retryAfterSeconds)))
+	}
+	http.Error(w, text, status)
+}
+
+// servesHere is false while the worker drains and nothing shows that the session is placed here: the hub does not
+// hold it and the token, whose audience is a worker, does not verify.
+func (h *Hub) servesHere(ctx context.Context, hs handshake) bool {
+	h.mu.Lock()
+	draining := h.admission == AdmitOwned
+	known := draining && h.holdsID(hs.session)
+	h.mu.Unlock()
+	if !draining || known {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.config.ConnectTimeout)
+	defer cancel()
+	grant, err := h.deps.Tokens.VerifyToken(ctx, hs.token)
+	return err == nil && grant.SessionID == hs.session
+}
+
+// holdsID reports whether a session with this id is served, of whatever tenant. It is called with mu held.
+func (h *Hub) holdsID(id string) bool {
+	for _, s := range h.sessions {
+		if s.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// start serves an upgraded connection in a goroutine of its own, which needs a smaller stack than the HTTP server's.
+func (h *Hub) start(ctx context.Context, wire wire, hs handshake) {
+	s := newSender(wire, limits{bytes: h.config.QueueBytes, age: h.config.QueueAge, grace: h.config.CloseGrace},
+		h.config.Awake, h.tasks.Go, h.metrics.closed)
+	h.mu.Lock()
+	if h.stopped {
+		h.mu.Unlock()
+		wire.Cut() // too late for a close frame: nobody waits for this connection any more
+		return
+	}
+	h.open[s] = struct{}{}
+	h.tasks.Go(func() { h.serve(ctx, s, hs) })
+	h.mu.Unlock()
+}
+
+// serve runs one connection from the upgrade until it is gone.
+func (h *Hub) serve(ctx context.Context, s *sender, hs handshake) {
+	defer func() {
+		s.release()
+		h.mu.Lock()
+		delete(h.open, s)
+		h.mu.Unlock()
+	}()
+	p, refused := h.join(ctx, s, hs)
+	if refused != nil {
+		if refused.err != nil {
+			h.deps.Logger.WarnContext(ctx, "join refused", "code", int(refused.code), "err", refused.err)
+		}
+		s.close(refused.code, refused.reason)
+		drain(s)
+		return
+	}
+	p.run(ctx)
+}
+
+// drain reads and ignores what a refused client still sends: unread bytes would turn the close frame into a reset.
+func drain(s *sender) {
+	for {
+		if _, _, err := s.wire.Read(); err != nil {
+			return
+		}
+	}
+}
+
+// admits reports whether the hub lets this grant in, as far as it knows without the database.
+func (h *Hub) admits(held berth.Held) *refusal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.sessions[held.Key]
+	_, ending := h.ending[held]
+	switch {
+	case ending:
+		return &refusal{code: CloseEnded, reason: reasonEnded}
+	case s != nil && s.held.Generation > held.Generation:
+		return &refusal{code: CloseMoved, reason: reasonStale}
+	case h.stopped:
+		return &refusal{code: CloseRestart, reason: retryReason(0)}
+	case h.admission == AdmitNone:
+		return &refusal{code: CloseTryLater, reason: reasonNotReady}
+	case h.admission == AdmitHeld && (s == nil || s.held != held):
+		return &refusal{code: CloseTryLater, reason: reasonInDoubt}
+	}
+	return nil
+}
