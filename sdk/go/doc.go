@@ -1,0 +1,53 @@
+// Package berth is the Go client of Berth, the placement control plane for stateful real-time sessions.
+//
+// A backend places sessions and hands placements out; a device or agent connects to the placement it was given:
+//
+//	client, err := berth.New(berth.Config{URL: "https://api.example.com", APIKey: key})
+//	placement, err := client.CreateSession(ctx, berth.CreateSession{Handler: "echo"})
+//	conn, err := client.Connect(ctx, placement, berth.ConnectConfig{Tracks: tracks, OnTrack: show})
+//	defer conn.Close()
+//
+// # Calls
+//
+// Every call may be repeated: ids that the caller leaves empty are drawn once, before the first attempt, so that a
+// retry after a lost answer finds the session that the first attempt placed. A call is tried again after connection
+// errors, 408, 425, 502, 503, 504 and session_start_rate_limited, at most Config.MaxRetries times, never earlier than
+// the server's Retry-After and never into the caller's deadline: if the wait would be longer than
+// Config.MaxRetryWait or the time that is left, the call returns at once with an *Error that says how long.
+//
+// # Connections
+//
+// The placement says who owns the session; the owner is the authority on its media. A Conn is one peer's standing
+// wish to be connected to whoever that is. Its states:
+//
+//	connecting --welcome and media flow--> connected --loss--> reconnecting --welcome and media flow--> connected
+//	any of these --bye, final close code, gave up--> closed
+//
+// What ends a link decides what follows:
+//
+//	1000, 4404      the session ended               closed, ErrSessionEnded
+//	4409            a newer connection took over    closed, ErrReplaced
+//	4400 1007 1009  the owner refused a message     closed, ErrRejected
+//	4401            token refused                   one fresh token through rejoin, then closed, ErrUnauthorized
+//	4410            moved, or a stale generation    rejoin now
+//	1012, 1013      planned move, overload          the same URL, after the wait that the owner named
+//	anything else   lost, silent, or media failed   the same URL once, then rejoin, saying that the owner is lost
+//
+// Waits have full jitter: uniform between zero and 500 ms, doubling up to 30 s, counted anew only after a link was
+// stable for 30 s. A planned move leaves a media session's window at 500 ms, since it is silent until it is back, and
+// a signaling-only one's at 8 s. A rejoin that the API refuses for good (410, 404, 401, 403) closes the connection,
+// and so does ConnectConfig.GiveUpAfter without success.
+//
+// Each link has its own PeerConnection: after a loss the same tracks are added to a new one, and OnTrack is called
+// again for what the new owner sends. The generation of Conn.Placement grows with every move.
+//
+// # What is not promised
+//
+// Media and messages sent during a loss are gone. OnState may skip states that were over before they could be
+// delivered, but never the last one.
+//
+// # Concurrency
+//
+// One goroutine owns a connection's state; callbacks of Pion and the socket only enqueue. Client and Conn are safe for
+// concurrent use. Callbacks may call Conn's methods, Close included.
+package berth
