@@ -100,8 +100,19 @@ create index sessions_list on berth.sessions (tenant_id, key);
 create index sessions_by_worker on berth.sessions (worker_id, key) where worker_id is not null;
 -- Serves: overdue deadlines, so that a tick costs what is due and not what is live.
 create index sessions_due on berth.sessions (due_at) where state <> 'ended';
+-- Serves: sessions that lost their worker and want another at once.
+create index sessions_to_replace on berth.sessions (key) where state = 'awaiting_rejoin' and on_worker_loss = 'replace';
 -- Serves: the retention of ended rows.
 create index sessions_ended_at on berth.sessions (ended_at) where state = 'ended';
+
+-- Sessions with their owner's URL, as the program reads them.
+create view berth.session_rows as
+select s.key, s.tenant_id, s.id, s.kind, s.state, s.region, s.requested_region, s.spill, s.worker_id, s.instance,
+       w.signaling_url, s.last_worker_id, s.generation, s.handler, s.on_worker_loss, s.ttl_seconds,
+       s.idle_timeout_seconds, s.metadata, s.created_at, s.connect_by, s.rejoin_by, s.expires_at, s.ended_at,
+       s.ended_reason
+  from berth.sessions s
+  left join berth.workers w on w.id = s.worker_id;
 
 -- One row per unit of capacity, so that a worker cannot hold more sessions than it has slots. part numbers the slots
 -- of one session. rank orders free slots by the load that taking one would make; tie breaks equals at random.
@@ -197,6 +208,7 @@ drop table berth.refusal_counts;
 drop table berth.session_events;
 drop table berth.peers;
 drop table berth.slots;
+drop view berth.session_rows;
 drop table berth.sessions;
 drop table berth.worker_leases;
 drop table berth.workers;

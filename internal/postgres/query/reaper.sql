@@ -1,0 +1,49 @@
+-- name: tick_begin
+select tick, blind from berth.begin_tick($1::interval, $2::interval);
+
+-- name: tick_looked
+select berth.looked($1::bigint);
+
+-- name: reaper_look
+select w.id, w.instance, w.state, w.control_url, coalesce(w.cordoned_reason, '') as cordoned_reason,
+       berth.presence_held(w.instance) as present,
+       coalesce(extract(epoch from clock_timestamp() - l.expires_at), 0)::float8 as lease_late_seconds,
+       coalesce(l.expires_at is not null, false) as leased,
+       extract(epoch from clock_timestamp() - g.opened_at)::float8 as gap_age_seconds
+  from berth.workers w
+  left join berth.worker_leases l on l.worker_id = w.id and l.instance = w.instance
+  left join berth.gaps g on g.worker_id = w.id and g.instance = w.instance
+        and g.cleared_at is null and g.confirmed_at is null
+ where w.state in ('starting', 'ready', 'draining');
+
+-- name: reaper_unfinished
+select distinct w.id, w.instance, w.state
+  from berth.sessions s join berth.workers w on w.id = s.worker_id
+ where s.instance < w.instance and w.state <> 'starting'
+    or s.instance <= w.instance and w.state in ('lost', 'gone');
+
+-- name: reaper_overdue_drains
+select id, instance from berth.workers
+ where state = 'draining' and drain_deadline < clock_timestamp() - $1::interval
+   and exists (select from berth.sessions s where s.worker_id = workers.id);
+
+-- name: reaper_replaceable
+select * from berth.session_rows
+ where state = 'awaiting_rejoin' and on_worker_loss = 'replace' order by key limit $1;
+
+-- name: gap_open
+select berth.open_gap($1::bigint, $2::text, $3::int, $4::text);
+
+-- name: gap_clear
+select berth.clear_gap($1::text, $2::int);
+
+-- name: gap_purge
+delete from berth.gaps where opened_at < clock_timestamp() - $1::interval
+   and (cleared_at is not null or confirmed_at is not null);
+
+-- name: worker_cordon_late
+select berth.cordon_late($1::bigint, $2::text, $3::int);
+
+-- name: worker_mark_lost
+select berth.mark_lost($1::bigint, $2::text, $3::int, $4::text);
+

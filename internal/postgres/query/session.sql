@@ -1,0 +1,42 @@
+-- name: session_claim
+select ord, outcome, session_key, peer_id, peer_role, quota, ghost_due, at
+  from berth.claim_sessions(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::text[], $7::text[], $8::boolean[],
+    $9::text[], $10::text[], $11::int[], $12::int[], $13::text[], $14::text, $15::float8, $16::int);
+
+-- name: session_by_keys
+select * from berth.session_rows where key = any ($1::bigint[]);
+
+-- name: session_by_id
+select * from berth.session_rows where tenant_id = $1 and id = $2 order by key desc limit 1;
+
+-- name: session_list
+select * from berth.session_rows
+ where ($1::text = '' or tenant_id = $1)
+   and ($2::text = '' or state = $2)
+   and ($3::text = '' or worker_id = $3)
+   and ($4::bigint = 0 or key < $4)
+ order by key desc limit $5;
+
+-- name: session_release
+select r from berth.release_sessions($1::bigint[], $2::bigint[], $3::text[]) r;
+
+-- name: session_displace
+select berth.displace_sessions($1::text, $2::int, $3::bigint[], $4::text, $5::text, $6::float8, $7::int);
+
+-- name: session_rejoin_verdict
+select verdict, tenant_id, id, worker_id, instance from berth.rejoin_verdict($1::bigint, $2::bigint, $3::boolean);
+
+-- name: session_end_overdue
+select berth.end_overdue($1::int);
+
+-- name: session_purge
+with old as (
+    select key from berth.sessions where state = 'ended' and ended_at < clock_timestamp() - $1::interval
+     order by ended_at limit $2::int for update skip locked),
+events as (delete from berth.session_events where session in (select key from old)),
+gone as (delete from berth.sessions where key in (select key from old) returning 1)
+select count(*)::int from gone;
+
+-- name: clock_read
+select clock_timestamp();

@@ -1,0 +1,192 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// reaperLock is the advisory lock of the one actor: class "berr", number 1.
+const (
+	reaperClass  = 0x62657272
+	reaperNumber = 1
+)
+
+// Tick is one run of the reaper. Its writes are void once another run began.
+type Tick struct {
+	Number int64
+	Blind  bool // the last look is too old, or was at another server: nothing remembered counts
+}
+
+// WithReaperLock runs act while this process is the one actor, and reports false when another is. The lock lives as
+// long as a transaction that carries nothing else, so it ends with the process.
+func (s *Store) WithReaperLock(ctx context.Context, act func(context.Context) error) (ran bool, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, "select pg_try_advisory_xact_lock($1::int, $2::int)", reaperClass, reaperNumber).Scan(&ran)
+		if err != nil || !ran {
+			return err
+		}
+		return act(ctx)
+	})
+	if err != nil {
+		err = fmt.Errorf("hold reaper lock: %w", fault(err))
+	}
+	return ran, err
+}
+
+// BeginTick numbers a tick. blindAfter is the age at which the last look no longer counts, and lease the full term
+// that every worker is given then.
+func (s *Store) BeginTick(ctx context.Context, blindAfter, lease time.Duration) (Tick, error) {
+	type tickRow struct {
+		Tick  int64
+		Blind bool
+	}
+	rows, err := collect[tickRow](ctx, s, "tick_begin", blindAfter, lease)
+	if err != nil {
+		return Tick{}, err
+	}
+	return Tick{Number: rows[0].Tick, Blind: rows[0].Blind}, nil
+}
+
+type sightingRow struct {
+	ID               string
+	Instance         int32
+	State            string
+	ControlURL       string
+	CordonedReason   string
+	Present          bool
+	LeaseLateSeconds float64
+	Leased           bool
+	GapAgeSeconds    *float64
+}
+
+// Look reads every serving worker as the reaper sees it, and records that tick looked. It fails with berth.ErrStale
+// when another tick began since.
+func (s *Store) Look(ctx context.Context, tick int64) ([]berth.Sighting, error) {
+	if err := s.current(ctx, "tick_looked", tick); err != nil {
+		return nil, err
+	}
+	rows, err := collect[sightingRow](ctx, s, "reaper_look")
+	sightings := make([]berth.Sighting, 0, len(rows))
+	for _, row := range rows {
+		sighting := berth.Sighting{
+			WorkerID:   row.ID,
+			Instance:   berth.Instance(row.Instance),
+			State:      berth.WorkerState(row.State),
+			ControlURL: row.ControlURL,
+			Cordoned:   row.CordonedReason != "",
+			Present:    row.Present,
+			Late:       seconds(row.LeaseLateSeconds),
+			GapOpen:    row.GapAgeSeconds != nil,
+			GapAge:     seconds(deref(row.GapAgeSeconds)),
+		}
+		sightings = append(sightings, sighting)
+	}
+	return sightings, err
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// OpenGap records the first observation that a worker is missing. A gap that is open stays as it is.
+func (s *Store) OpenGap(ctx context.Context, tick int64, workerID string, instance berth.Instance, evidence string) error {
+	return s.exec(ctx, "gap_open", tick, workerID, int32(instance), evidence)
+}
+
+// ClearGap ends a worker's gap without consequence.
+func (s *Store) ClearGap(ctx context.Context, workerID string, instance berth.Instance) error {
+	return s.exec(ctx, "gap_clear", workerID, int32(instance))
+}
+
+// CordonLate closes a worker that is present but late to new claims, until it renews.
+func (s *Store) CordonLate(ctx context.Context, tick int64, workerID string, instance berth.Instance) (bool, error) {
+	return value[bool](ctx, s, "worker_cordon_late", tick, workerID, int32(instance))
+}
+
+// MarkLost declares an instance dead, for a recorded reason, unless it renewed since its gap opened, or the tick or the
+// instance is history. Its sessions are still its own until Displaced.
+func (s *Store) MarkLost(
+	ctx context.Context, tick int64, workerID string, instance berth.Instance, evidence string,
+) (bool, error) {
+	return value[bool](ctx, s, "worker_mark_lost", tick, workerID, int32(instance), evidence)
+}
+
+// DisplaceLost takes up to limit sessions off an instance that is lost, and returns how many it took.
+func (s *Store) DisplaceLost(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error) {
+	return s.displace(ctx, workerID, instance+1, nil, causeLost, berth.EndedWorkerLost, limit)
+}
+
+// DisplaceDrained takes up to limit sessions off an instance whose drain deadline passed, and returns how many.
+func (s *Store) DisplaceDrained(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error) {
+	return s.displace(ctx, workerID, instance+1, nil, causeDrained, berth.EndedDrained, limit)
+}
+
+// Unfinished lists instances that are over and still own sessions: a reaper that died between its steps left them.
+func (s *Store) Unfinished(ctx context.Context) ([]berth.Sighting, error) {
+	type unfinishedRow struct {
+		ID       string
+		Instance int32
+		State    string
+	}
+	rows, err := collect[unfinishedRow](ctx, s, "reaper_unfinished")
+	left := make([]berth.Sighting, 0, len(rows))
+	for _, row := range rows {
+		left = append(left, berth.Sighting{
+			WorkerID: row.ID, Instance: berth.Instance(row.Instance), State: berth.WorkerState(row.State),
+		})
+	}
+	return left, err
+}
+
+// OverdueDrains lists draining workers that still own sessions later than grace after their deadline.
+func (s *Store) OverdueDrains(ctx context.Context, grace time.Duration) ([]berth.Sighting, error) {
+	type drainRow struct {
+		ID       string
+		Instance int32
+	}
+	rows, err := collect[drainRow](ctx, s, "reaper_overdue_drains", grace)
+	overdue := make([]berth.Sighting, 0, len(rows))
+	for _, row := range rows {
+		overdue = append(overdue, berth.Sighting{
+			WorkerID: row.ID, Instance: berth.Instance(row.Instance), State: berth.WorkerDraining,
+		})
+	}
+	return overdue, err
+}
+
+// ReplaceLost places up to limit sessions that lost their worker and asked for another at once. A session that finds
+// no slot keeps waiting. It returns how many it placed.
+func (s *Store) ReplaceLost(ctx context.Context, limit int) (int, error) {
+	rows, err := collect[sessionRow](ctx, s, "reaper_replaceable", limit)
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	starts := make([]berth.Start, len(rows))
+	for i, row := range rows {
+		starts[i] = restart(row.session(), "")
+	}
+	results, err := s.ClaimSessions(ctx, starts)
+	if err != nil {
+		return 0, err
+	}
+	placed := 0
+	var failures []error
+	for _, result := range results {
+		switch {
+		case result.Err == nil && !result.Contended:
+			placed++
+		case result.Err != nil && berth.RefusalCode(result.Err) == "":
+			failures = append(failures, result.Err)
+		}
+	}
+	return placed, errors.Join(failures...)
+}
+
+// PurgeHistory deletes closed gaps and refusal counts that are older than age.
+func (s *Store) PurgeHistory(ctx context.Context, age time.Duration) error {
+	return errors.Join(s.exec(ctx, "gap_purge", age), s.exec(ctx, "refusal_purge", age))
+}

@@ -1,0 +1,161 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// displaceChunk is how many sessions one transaction moves, so that none holds its locks for long.
+const displaceChunk = 200
+
+// The causes of a displacement, as session_events record them.
+const (
+	causeNewerInstance = "newer_instance"
+	causeDrained       = "drain_deadline"
+	causeLost          = "worker_lost"
+	causeLeft          = "worker_left"
+)
+
+// NextInstance draws the number of one start of a worker.
+func (s *Store) NextInstance(ctx context.Context) (berth.Instance, error) {
+	instance, err := value[int32](ctx, s, "worker_next_instance")
+	return berth.Instance(instance), err
+}
+
+// Register introduces an instance that is present. held: the instance before it is present and its lease runs, so ask
+// again later. A newer instance makes it berth.ErrStale.
+func (s *Store) Register(ctx context.Context, r berth.Registration) (held bool, err error) {
+	outcome, err := value[string](ctx, s, "worker_register", r.WorkerID, int32(r.Instance), r.Region, r.Capacity,
+		r.SignalingURL, r.ControlURL, r.Version, r.Lease.Seconds())
+	if err != nil {
+		return false, err
+	}
+	switch outcome {
+	case "registered":
+		return false, nil
+	case "held":
+		return true, nil
+	case "stale":
+		return false, berth.ErrStale
+	default:
+		return false, fmt.Errorf("register_worker answered %q", outcome)
+	}
+}
+
+// Open displaces what older instances of the worker owned, makes its slots and opens it for claims.
+func (s *Store) Open(ctx context.Context, workerID string, instance berth.Instance) error {
+	err := s.displaceAll(ctx, workerID, instance, nil, causeNewerInstance, berth.EndedWorkerLost)
+	if err != nil {
+		return err
+	}
+	return s.current(ctx, "worker_open", workerID, int32(instance))
+}
+
+// current runs a query that answers false when its worker instance is history.
+func (s *Store) current(ctx context.Context, name string, args ...any) error {
+	current, err := value[bool](ctx, s, name, args...)
+	if err != nil {
+		return err
+	}
+	if !current {
+		return berth.ErrStale
+	}
+	return nil
+}
+
+// displaceAll moves sessions in chunks until none is left. Rows that somebody else works on are asked for again.
+func (s *Store) displaceAll(
+	ctx context.Context, workerID string, below berth.Instance, keys []int64, cause string, ended berth.EndedReason,
+) error {
+	for {
+		moved, err := s.displace(ctx, workerID, below, keys, cause, ended, displaceChunk)
+		if err != nil {
+			return err
+		}
+		if moved == 0 {
+			return nil
+		}
+	}
+}
+
+type renewalRow struct {
+	Verdict       string
+	State         *string
+	DrainDeadline *time.Time
+	Matched       bool
+	At            time.Time
+	ExpiresAt     *time.Time
+}
+
+// Renew extends a worker's lease and says what it should know.
+func (s *Store) Renew(ctx context.Context, r berth.Renewal) (berth.RenewalAnswer, error) {
+	rows, err := collect[renewalRow](ctx, s, "worker_renew",
+		r.WorkerID, int32(r.Instance), r.Count, int64(r.Digest), r.Lease.Seconds())
+	if err != nil {
+		return berth.RenewalAnswer{}, err
+	}
+	row := rows[0]
+	return berth.RenewalAnswer{
+		Verdict:       berth.RenewalVerdict(row.Verdict),
+		State:         berth.WorkerState(deref(row.State)),
+		DrainDeadline: deref(row.DrainDeadline),
+		Matched:       row.Matched,
+		At:            row.At,
+		ExpiresAt:     deref(row.ExpiresAt),
+	}, nil
+}
+
+type droppedRow struct {
+	Key        int64
+	Generation int64
+	Ended      bool
+	Reason     *string
+}
+
+// Reconcile compares what a worker serves with what it should, and returns what to drop. What the worker lacks twice
+// in a row ends as worker_forgot.
+func (s *Store) Reconcile(
+	ctx context.Context, workerID string, instance berth.Instance, held []berth.Held,
+) ([]berth.Dropped, error) {
+	keys, generations := make([]int64, len(held)), make([]int64, len(held))
+	for i, h := range held {
+		keys[i], generations[i] = int64(h.Key), int64(h.Generation)
+	}
+	rows, err := collect[droppedRow](ctx, s, "worker_reconcile", workerID, int32(instance), keys, generations)
+	dropped := make([]berth.Dropped, 0, len(rows))
+	for _, row := range rows {
+		dropped = append(dropped, berth.Dropped{
+			Held:   berth.Held{Key: berth.SessionKey(row.Key), Generation: berth.Generation(row.Generation)},
+			Ended:  row.Ended,
+			Reason: berth.EndedReason(deref(row.Reason)),
+		})
+	}
+	return dropped, err
+}
+
+// Drain is DrainWorker for a worker that drains itself.
+func (s *Store) Drain(ctx context.Context, workerID string, instance berth.Instance, deadline time.Duration) error {
+	return s.current(ctx, "worker_drain", workerID, int32(instance), deadline.Seconds(), true)
+}
+
+// Displace takes sessions off a worker that reached its drain deadline.
+func (s *Store) Displace(
+	ctx context.Context, workerID string, instance berth.Instance, keys []berth.SessionKey,
+) error {
+	numbers := make([]int64, len(keys))
+	for i, key := range keys {
+		numbers[i] = int64(key)
+	}
+	return s.displaceAll(ctx, workerID, instance+1, numbers, causeDrained, berth.EndedDrained)
+}
+
+// Leave is a worker's clean goodbye. Sessions that it still owns await a rejoin.
+func (s *Store) Leave(ctx context.Context, workerID string, instance berth.Instance) error {
+	if err := s.displaceAll(ctx, workerID, instance+1, nil, causeLeft, berth.EndedDrained); err != nil {
+		return err
+	}
+	return s.current(ctx, "worker_leave", workerID, int32(instance))
+}

@@ -1,0 +1,271 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+type sessionRow struct {
+	Key                int64
+	TenantID           string
+	ID                 string
+	Kind               string
+	State              string
+	Region             *string
+	RequestedRegion    *string
+	Spill              bool
+	WorkerID           *string
+	Instance           *int32
+	SignalingURL       *string
+	LastWorkerID       *string
+	Generation         int64
+	Handler            string
+	OnWorkerLoss       string
+	TTLSeconds         int
+	IdleTimeoutSeconds int
+	Metadata           *string
+	CreatedAt          time.Time
+	ConnectBy          *time.Time
+	RejoinBy           *time.Time
+	ExpiresAt          time.Time
+	EndedAt            *time.Time
+	EndedReason        *string
+}
+
+// deref is the value behind p, or the zero value of its type.
+func deref[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+func (r sessionRow) session() berth.Session {
+	session := berth.Session{
+		Key:             berth.SessionKey(r.Key),
+		TenantID:        r.TenantID,
+		ID:              r.ID,
+		Kind:            berth.SessionKind(r.Kind),
+		State:           berth.SessionState(r.State),
+		Region:          deref(r.Region),
+		RequestedRegion: deref(r.RequestedRegion),
+		Spill:           r.Spill,
+		WorkerID:        deref(r.WorkerID),
+		Instance:        berth.Instance(deref(r.Instance)),
+		SignalingURL:    deref(r.SignalingURL),
+		LastWorkerID:    deref(r.LastWorkerID),
+		Generation:      berth.Generation(r.Generation),
+		Handler:         r.Handler,
+		OnWorkerLoss:    berth.OnWorkerLoss(r.OnWorkerLoss),
+		TTL:             time.Duration(r.TTLSeconds) * time.Second,
+		IdleTimeout:     time.Duration(r.IdleTimeoutSeconds) * time.Second,
+		CreatedAt:       r.CreatedAt,
+		ConnectBy:       deref(r.ConnectBy),
+		RejoinBy:        deref(r.RejoinBy),
+		ExpiresAt:       r.ExpiresAt,
+		EndedAt:         deref(r.EndedAt),
+		EndedReason:     berth.EndedReason(deref(r.EndedReason)),
+	}
+	if r.Metadata != nil {
+		session.Metadata = json.RawMessage(*r.Metadata)
+	}
+	return session
+}
+
+func errNoSession() error {
+	return berth.Refuse(berth.CodeNotFound, "There is no session with this id.")
+}
+
+func errSessionEnded() error {
+	return berth.Refuse(berth.CodeSessionEnded, "The session has ended. Start another.")
+}
+
+// Session reads the newest row of a tenant's id, live or ended not long ago, its peers, and the database's clock.
+func (s *Store) Session(ctx context.Context, tenantID, id string) (berth.Session, []berth.Peer, time.Time, error) {
+	session, err := s.sessionByID(ctx, tenantID, id)
+	if err != nil {
+		return berth.Session{}, nil, time.Time{}, err
+	}
+	peers, err := s.peers(ctx, session.Key)
+	if err != nil {
+		return berth.Session{}, nil, time.Time{}, err
+	}
+	at, err := value[time.Time](ctx, s, "clock_read")
+	return session, peers, at, err
+}
+
+func (s *Store) sessionByID(ctx context.Context, tenantID, id string) (berth.Session, error) {
+	rows, err := collect[sessionRow](ctx, s, "session_by_id", tenantID, id)
+	if err != nil {
+		return berth.Session{}, err
+	}
+	if len(rows) == 0 {
+		return berth.Session{}, errNoSession()
+	}
+	return rows[0].session(), nil
+}
+
+// SessionByKey reads one row.
+func (s *Store) SessionByKey(ctx context.Context, key berth.SessionKey) (berth.Session, error) {
+	found, err := s.sessionsByKey(ctx, []int64{int64(key)})
+	if err != nil {
+		return berth.Session{}, err
+	}
+	session, ok := found[key]
+	if !ok {
+		return berth.Session{}, errNoSession()
+	}
+	return session, nil
+}
+
+func (s *Store) sessionsByKey(ctx context.Context, keys []int64) (map[berth.SessionKey]berth.Session, error) {
+	found := make(map[berth.SessionKey]berth.Session, len(keys))
+	if len(keys) == 0 {
+		return found, nil
+	}
+	rows, err := collect[sessionRow](ctx, s, "session_by_keys", keys)
+	for _, row := range rows {
+		found[berth.SessionKey(row.Key)] = row.session()
+	}
+	return found, err
+}
+
+// ListSessions reads sessions, newest first.
+func (s *Store) ListSessions(ctx context.Context, filter berth.SessionFilter) ([]berth.Session, error) {
+	rows, err := collect[sessionRow](ctx, s, "session_list",
+		filter.TenantID, string(filter.State), filter.WorkerID, int64(filter.Before), filter.Limit)
+	sessions := make([]berth.Session, 0, len(rows))
+	for _, row := range rows {
+		sessions = append(sessions, row.session())
+	}
+	return sessions, err
+}
+
+// EndSession ends a tenant's session as deleted, and returns the row as it was before. Ending it again is no error.
+func (s *Store) EndSession(ctx context.Context, tenantID, id string) (berth.Session, error) {
+	session, err := s.sessionByID(ctx, tenantID, id)
+	if err != nil || session.State == berth.SessionEnded {
+		return session, err
+	}
+	_, err = s.release(ctx, []int64{int64(session.Key)}, []*int64{nil}, []string{string(berth.EndedDeleted)})
+	return session, err
+}
+
+// EndSessions ends each session that is still live at the generation named, in one transaction.
+func (s *Store) EndSessions(ctx context.Context, ends []berth.End) error {
+	keys, generations, reasons := make([]int64, len(ends)), make([]*int64, len(ends)), make([]string, len(ends))
+	for i, end := range ends {
+		generation := int64(end.Generation)
+		keys[i], generations[i], reasons[i] = int64(end.Key), &generation, string(end.Reason)
+	}
+	_, err := s.release(ctx, keys, generations, reasons)
+	return err
+}
+
+func (s *Store) release(ctx context.Context, keys []int64, generations []*int64, reasons []string) ([]int64, error) {
+	rows, err := s.pool.Query(ctx, s.queries["session_release"], keys, generations, reasons)
+	if err != nil {
+		return nil, named("session_release", err)
+	}
+	ended, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	return ended, named("session_release", err)
+}
+
+// EndOverdue ends up to limit sessions whose deadline passed, and returns how many it ended.
+func (s *Store) EndOverdue(ctx context.Context, limit int) (int, error) {
+	return value[int](ctx, s, "session_end_overdue", limit)
+}
+
+// PurgeSessions deletes up to limit rows that ended longer ago than age, with their history, and returns how many.
+func (s *Store) PurgeSessions(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return value[int](ctx, s, "session_purge", age, limit)
+}
+
+type verdictRow struct {
+	Verdict  string
+	TenantID string
+	ID       string
+	WorkerID *string
+	Instance *int32
+}
+
+// Rejoin answers a peer that lost its owner. Any number of peers that rejoin one session are one move, since the
+// claim of a live id is idempotent.
+func (s *Store) Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAnswer, error) {
+	rows, err := collect[verdictRow](ctx, s, "session_rejoin_verdict",
+		int64(rejoin.Key), int64(rejoin.Generation), rejoin.Lost)
+	if err != nil {
+		return berth.RejoinAnswer{}, err
+	}
+	if len(rows) == 0 {
+		return berth.RejoinAnswer{}, errNoSession()
+	}
+	verdict := rows[0]
+	switch verdict.Verdict {
+	case "ended":
+		return berth.RejoinAnswer{}, errSessionEnded()
+	case "ahead":
+		return berth.RejoinAnswer{}, berth.Invalid("generation",
+			"is newer than any placement of this session; send the one of your last answer")
+	case "hold":
+		return berth.RejoinAnswer{Outcome: berth.RejoinHold}, nil
+	case "move":
+		_, err := s.displace(ctx, deref(verdict.WorkerID), berth.Instance(deref(verdict.Instance))+1,
+			[]int64{int64(rejoin.Key)}, "peer_lost_late_owner", berth.EndedWorkerLost, 1)
+		if err != nil {
+			return berth.RejoinAnswer{}, err
+		}
+	}
+	return s.replace(ctx, verdict, rejoin.PeerID)
+}
+
+// replace claims a slot for a session that awaits a rejoin; one that has its place keeps it.
+func (s *Store) replace(ctx context.Context, verdict verdictRow, peerID string) (berth.RejoinAnswer, error) {
+	session, err := s.sessionByID(ctx, verdict.TenantID, verdict.ID)
+	if err != nil {
+		return berth.RejoinAnswer{}, err
+	}
+	if session.State == berth.SessionEnded {
+		return berth.RejoinAnswer{}, errSessionEnded()
+	}
+	placement, err := s.Place(ctx, restart(session, peerID))
+	if err != nil {
+		return berth.RejoinAnswer{}, err
+	}
+	outcome := berth.RejoinCurrent
+	if placement.Session.Generation > session.Generation {
+		outcome = berth.RejoinPlaced
+	}
+	return berth.RejoinAnswer{Outcome: outcome, Placement: placement}, nil
+}
+
+// restart is the Start that asks for a live session's placement.
+func restart(session berth.Session, peerID string) berth.Start {
+	return berth.Start{
+		TenantID:     session.TenantID,
+		ID:           session.ID,
+		Kind:         session.Kind,
+		Peer:         berth.Peer{ID: peerID, Role: berth.RoleOffer},
+		Spill:        session.Spill,
+		Handler:      session.Handler,
+		OnWorkerLoss: session.OnWorkerLoss,
+		TTL:          session.TTL,
+		IdleTimeout:  session.IdleTimeout,
+	}
+}
+
+// displace takes sessions off a worker whose instance is below the one given, and returns how many.
+func (s *Store) displace(
+	ctx context.Context, workerID string, below berth.Instance, keys []int64, cause string,
+	ended berth.EndedReason, limit int,
+) (int, error) {
+	return value[int](ctx, s, "session_displace", workerID, int32(below), keys, cause, string(ended),
+		s.config.RejoinWindow.Seconds(), limit)
+}
+

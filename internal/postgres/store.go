@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// Config says how to reach the database and how long its windows are.
+type Config struct {
+	// URL is for queries. It may point at a pooler in transaction mode.
+	URL string
+	// DirectURL is for presence and other session locks, and must not point at a pooler. Empty: URL.
+	DirectURL string
+	// Name is shown as application_name in pg_stat_activity. Empty: "berth".
+	Name string
+	// PoolSize is the most connections to URL. Zero: 10.
+	PoolSize int
+	// DefaultRegion is where a start goes that names no region and whose tenant has none. Empty: anywhere.
+	DefaultRegion string
+	// ConnectWindow is how long a placement waits for its first socket. Zero: berth.ConnectWindow.
+	ConnectWindow time.Duration
+	// RejoinWindow is how long a session that lost its worker waits for a peer. Zero: one minute.
+	RejoinWindow time.Duration
+	// Keepalive bounds how long Postgres believes in the presence of a host that vanished.
+	Keepalive Keepalive
+}
+
+// Keepalive is set on the server's side of a presence connection (tcp_keepalives_*, tcp_user_timeout).
+type Keepalive struct {
+	Idle        time.Duration // zero: 3 s
+	Interval    time.Duration // zero: 2 s
+	Count       int           // zero: 3
+	UserTimeout time.Duration // zero: 6 s
+}
+
+func (c Config) withDefaults() Config {
+	c.DirectURL = cmp.Or(c.DirectURL, c.URL)
+	c.Name = cmp.Or(c.Name, "berth")
+	c.PoolSize = cmp.Or(c.PoolSize, 10)
+	c.ConnectWindow = cmp.Or(c.ConnectWindow, berth.ConnectWindow)
+	c.RejoinWindow = cmp.Or(c.RejoinWindow, time.Minute)
+	c.Keepalive.Idle = cmp.Or(c.Keepalive.Idle, 3*time.Second)
+	c.Keepalive.Interval = cmp.Or(c.Keepalive.Interval, 2*time.Second)
+	c.Keepalive.Count = cmp.Or(c.Keepalive.Count, 3)
+	c.Keepalive.UserTimeout = cmp.Or(c.Keepalive.UserTimeout, 6*time.Second)
+	return c
+}
+
+// Store is Berth's database. It is safe for concurrent use.
+type Store struct {
+	pool    *pgxpool.Pool
+	queries queries
+	config  Config
+}
+
+// Open makes a store. It does not connect: a database that is away is an error of the first call, not of start-up.
+func Open(ctx context.Context, config Config) (*Store, error) {
+	config = config.withDefaults()
+	statements, err := loadQueries()
+	if err != nil {
+		return nil, err
+	}
+	settings, err := pgxpool.ParseConfig(config.URL)
+	if err != nil {
+		// The error of pgx may quote the password.
+		return nil, errors.New("parse database url: it must look like postgres://user:password@host:5432/name")
+	}
+	settings.MaxConns = int32(min(config.PoolSize, 1000))
+	settings.ConnConfig.ConnectTimeout = cmp.Or(settings.ConnConfig.ConnectTimeout, 5*time.Second)
+	settings.ConnConfig.RuntimeParams["application_name"] = config.Name
+	if config.DirectURL != config.URL {
+		// Behind a pooler in transaction mode, a prepared statement may be another connection's.
+		settings.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, settings)
+	if err != nil {
+		return nil, fmt.Errorf("open pool: %w", err)
+	}
+	return &Store{pool: pool, queries: statements, config: config}, nil
+}
+
+// Close waits for running calls and closes every connection of the pool.
+func (s *Store) Close() { s.pool.Close() }
+
+// Pool is the pool behind the store, for River.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Ping asks the database for one row.
+func (s *Store) Ping(ctx context.Context) error {
+	return fault(s.pool.QueryRow(ctx, "select 1").Scan(new(int)))
+}
+
+// collect runs a named query and reads its rows into structs by column name.
+func collect[Row any](ctx context.Context, s *Store, name string, args ...any) ([]Row, error) {
+	rows, err := s.pool.Query(ctx, s.queries[name], args...)
+	if err != nil {
+		return nil, named(name, err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[Row])
+	return found, named(name, err)
+}
+
+// value runs a named query that answers one row of one column.
+func value[T any](ctx context.Context, s *Store, name string, args ...any) (T, error) {
+	var v T
+	err := s.pool.QueryRow(ctx, s.queries[name], args...).Scan(&v)
+	return v, named(name, err)
+}
+
+// exec runs a named query whose rows nobody wants.
+func (s *Store) exec(ctx context.Context, name string, args ...any) error {
+	_, err := s.pool.Exec(ctx, s.queries[name], args...)
+	return named(name, err)
+}
+
+// named says which query failed, and how the caller should take it.
+func named(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, fault(err))
+}
+
+// fault marks errors after which the outcome is unknown with berth.ErrUnavailable. A caller's own cancellation stays
+// what it is.
+func fault(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		if transient(pgErr.Code) {
+			return fmt.Errorf("%w: %w", berth.ErrUnavailable, err)
+		}
+		return err
+	}
+	var netErr net.Error
+	var connectErr *pgconn.ConnectError
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) || errors.As(err, &connectErr) ||
+		pgconn.SafeToRetry(err) || strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "EOF") {
+		return fmt.Errorf("%w: %w", berth.ErrUnavailable, err)
+	}
+	return err
+}
+
+// transient says whether an SQLSTATE means that the database could not, rather than would not: connection exceptions,
+// a transaction that lost to another, too few resources, an operator's intervention, a system error.
+func transient(code string) bool {
+	switch code[:2] {
+	case "08", "40", "53", "57", "58":
+		return true
+	default:
+		return code == "25006" // read only: a standby, during a failover
+	}
+}

@@ -1,0 +1,107 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+type tenantRow struct {
+	ID                    string
+	DefaultRegion         string
+	MaxConcurrentSessions *int
+	LiveSessions          int
+	CreatedAt             time.Time
+}
+
+func (r tenantRow) tenant() berth.Tenant {
+	return berth.Tenant{
+		ID:                    r.ID,
+		DefaultRegion:         r.DefaultRegion,
+		MaxConcurrentSessions: r.MaxConcurrentSessions,
+		LiveSessions:          r.LiveSessions,
+		CreatedAt:             r.CreatedAt,
+	}
+}
+
+// Tenants reads every tenant, by id.
+func (s *Store) Tenants(ctx context.Context) ([]berth.Tenant, error) {
+	rows, err := collect[tenantRow](ctx, s, "tenant_list", nil)
+	tenants := make([]berth.Tenant, 0, len(rows))
+	for _, row := range rows {
+		tenants = append(tenants, row.tenant())
+	}
+	return tenants, err
+}
+
+// Tenant reads one tenant.
+func (s *Store) Tenant(ctx context.Context, id string) (berth.Tenant, error) {
+	rows, err := collect[tenantRow](ctx, s, "tenant_list", &id)
+	if err != nil {
+		return berth.Tenant{}, err
+	}
+	if len(rows) == 0 {
+		return berth.Tenant{}, berth.Refuse(berth.CodeNotFound, "There is no tenant with this id.")
+	}
+	return rows[0].tenant(), nil
+}
+
+// SetTenant makes or changes a tenant. Its quota holds from the next start on; sessions above it stay.
+func (s *Store) SetTenant(ctx context.Context, tenant berth.Tenant) error {
+	if tenant.DefaultRegion != "" {
+		if err := s.knownRegions(ctx, "default_region", []string{tenant.DefaultRegion}); err != nil {
+			return err
+		}
+	}
+	return s.exec(ctx, "tenant_set", tenant.ID, tenant.DefaultRegion, tenant.MaxConcurrentSessions)
+}
+
+type regionRow struct {
+	ID        string
+	Spill     []string
+	CreatedAt time.Time
+}
+
+// Regions reads every region, by id.
+func (s *Store) Regions(ctx context.Context) ([]berth.Region, error) {
+	rows, err := collect[regionRow](ctx, s, "region_list")
+	regions := make([]berth.Region, 0, len(rows))
+	for _, row := range rows {
+		regions = append(regions, berth.Region{ID: row.ID, Spill: row.Spill, CreatedAt: row.CreatedAt})
+	}
+	return regions, err
+}
+
+// SetRegion makes a region or changes its spill order, whose regions must exist.
+func (s *Store) SetRegion(ctx context.Context, region berth.Region) error {
+	if err := s.knownRegions(ctx, "spill", region.Spill); err != nil {
+		return err
+	}
+	spill := region.Spill
+	if spill == nil {
+		spill = []string{}
+	}
+	return s.exec(ctx, "region_set", region.ID, spill)
+}
+
+func (s *Store) knownRegions(ctx context.Context, field string, ids []string) error {
+	missing, err := value[[]string](ctx, s, "region_missing", ids)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return berth.Invalid(field, "names a region that does not exist; make it first with `berth region set`")
+	}
+	return nil
+}
+
+// AddRefusals adds to the counts of this minute.
+func (s *Store) AddRefusals(ctx context.Context, counts []berth.RefusalCount) error {
+	n := len(counts)
+	tenants, regions, codes, refusals := make([]string, n), make([]string, n), make([]string, n), make([]int64, n)
+	for i, count := range counts {
+		tenants[i], regions[i], codes[i], refusals[i] = count.TenantID, count.Region, string(count.Code), count.Refusals
+	}
+	return s.exec(ctx, "refusal_add", tenants, regions, codes, refusals)
+}
