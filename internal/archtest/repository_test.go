@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,7 +106,9 @@ func listPackages(root string) ([]goPackage, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("decode go list: %w", err)
 		}
-		packages = append(packages, p)
+		if !slices.ContainsFunc(ignored(root), func(dir string) bool { return within(p.Dir, dir) }) {
+			packages = append(packages, p)
+		}
 	}
 }
 
@@ -125,11 +128,7 @@ func readFiles(root string) ([]sourceFile, error) {
 			return err
 		}
 		if entry.IsDir() {
-			switch entry.Name() {
-			case ".git", "bin", "node_modules":
-				return filepath.SkipDir
-			}
-			return nil
+			return skipIgnored(root, path)
 		}
 		relative, err := filepath.Rel(root, path)
 		if err != nil || !entry.Type().IsRegular() || !isText(filepath.ToSlash(relative)) && !isText(entry.Name()) {
@@ -142,6 +141,18 @@ func readFiles(root string) ([]sourceFile, error) {
 		return err
 	})
 	return files, err
+}
+
+// skipIgnored leaves out directories that are not part of the repository, see .gitignore.
+func skipIgnored(root, dir string) error {
+	if filepath.Base(dir) == "node_modules" || slices.Contains(ignored(root), dir) {
+		return filepath.SkipDir
+	}
+	return nil
+}
+
+func ignored(root string) []string {
+	return []string{filepath.Join(root, ".git"), filepath.Join(root, "bin"), filepath.Join(root, "tmp")}
 }
 
 // isGenerated looks for the standard marker (go help generate), in any comment syntax, in the first lines.
