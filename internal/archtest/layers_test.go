@@ -30,7 +30,7 @@ func layers() []layer {
 		{"internal/config", []string{"internal/berth"}, "settings are values; cmd hands them to whom they concern"},
 		{"internal/auth", support(), "keys and tokens are verified by workers too, so they depend on no server"},
 		{"internal/backplane", support(), "topics carry anybody's messages and know none of their senders"},
-		{"internal/postgres", support("migrations"), "a store is a stranger to those who use it: they declare the interfaces"},
+		{"internal/postgres", support("internal/auth", "migrations"), "a store knows the records it keeps and is a stranger to those who call it: they declare the interfaces"},
 		{"internal/devpg", support("migrations"), "a private Postgres serves any process"},
 		{"migrations", support(), "the schema comes before everybody who uses it"},
 		{"media", support(), "media works without signaling: WHIP, tests and your own transport use it alone"},
