@@ -1,0 +1,103 @@
+package auth_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/berth"
+)
+
+func newRejoinSigner(t testing.TB, secrets ...[]byte) *auth.RejoinSigner {
+	t.Helper()
+	signer, err := auth.NewRejoinSigner(secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
+func TestRejoinTokensSurviveTheRoundTripAndNoBitMayChange(t *testing.T) {
+	t.Parallel()
+	signer := newRejoinSigner(t, auth.NewRejoinSecret())
+	rapid.Check(t, func(rt *rapid.T) {
+		want := auth.RejoinToken{
+			SessionKey: berth.SessionKey(rapid.Int64Range(1, math.MaxInt64).Draw(rt, "key")),
+			PeerID:     rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._~-]{0,127}`).Draw(rt, "peer"),
+		}
+		token, err := signer.Mint(want)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if got, err := signer.Verify(token); err != nil || got != want || !auth.IsRejoinToken(token) {
+			rt.Fatalf("%+v, %v", got, err)
+		}
+		changed := []byte(token)
+		changed[rapid.IntRange(0, len(changed)-1).Draw(rt, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(rt, "bit")
+		if _, err := signer.Verify(string(changed)); !errors.Is(err, auth.ErrTokenInvalid) {
+			rt.Fatalf("a changed token gives %v", err)
+		}
+		at := rapid.IntRange(0, len(token)).Draw(rt, "line end")
+		if _, err := signer.Verify(token[:at] + "\n" + token[at:]); !errors.Is(err, auth.ErrTokenInvalid) {
+			rt.Fatalf("a token with a line end gives %v", err)
+		}
+	})
+}
+
+func TestRejoinSecretsRotate(t *testing.T) {
+	t.Parallel()
+	older, newer := auth.NewRejoinSecret(), auth.NewRejoinSecret()
+	token, err := newRejoinSigner(t, older).Mint(auth.RejoinToken{SessionKey: 7, PeerID: "p-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newRejoinSigner(t, newer, older).Verify(token); err != nil {
+		t.Errorf("the old secret no longer verifies: %v", err)
+	}
+	if _, err := newRejoinSigner(t, newer).Verify(token); !errors.Is(err, auth.ErrTokenInvalid) {
+		t.Errorf("a dropped secret still verifies: %v", err)
+	}
+	again, err := newRejoinSigner(t, newer, older).Mint(auth.RejoinToken{SessionKey: 7, PeerID: "p-1"})
+	if err != nil || again == token {
+		t.Errorf("the newest secret does not sign: %v", err)
+	}
+}
+
+func TestRejoinSignersNeedLongSecretsAndRealPeers(t *testing.T) {
+	t.Parallel()
+	for _, secrets := range [][][]byte{nil, {}, {[]byte("short")}, {auth.NewRejoinSecret(), nil}} {
+		if _, err := auth.NewRejoinSigner(secrets); err == nil {
+			t.Errorf("%d secrets are accepted", len(secrets))
+		}
+	}
+	signer := newRejoinSigner(t, auth.NewRejoinSecret())
+	for _, token := range []auth.RejoinToken{{SessionKey: 0, PeerID: "p"}, {SessionKey: -1, PeerID: "p"}, {SessionKey: 1}, {SessionKey: 1, PeerID: "a b"}} {
+		if _, err := signer.Mint(token); err == nil {
+			t.Errorf("%+v is minted", token)
+		}
+	}
+}
+
+func FuzzVerifyRejoinToken(f *testing.F) {
+	signer := newRejoinSigner(f, auth.NewRejoinSecret())
+	good, err := signer.Mint(auth.RejoinToken{SessionKey: 7, PeerID: "p-1"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{good, "", "rj1_", "rj1__", "rj1_" + strings.Repeat("_", 60), "rj1_AAAAAAAAAAc" + good[20:]} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		token, err := signer.Verify(text)
+		if err == nil && text != good {
+			t.Fatalf("%q is accepted as %+v", text, token)
+		}
+		if err != nil && !errors.Is(err, auth.ErrTokenInvalid) {
+			t.Fatal(err)
+		}
+	})
+}
