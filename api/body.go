@@ -1,0 +1,76 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// maxBody is the most that a request body may hold, in bytes.
+const maxBody = 64 << 10
+
+// fieldBody names the body as a whole in errors.
+const fieldBody = "body"
+
+// readBody returns the body of a request, at most maxBody bytes of application/json that arrived within timeout.
+// An absent body is empty.
+func readBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) ([]byte, error) {
+	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	if !isJSON(r.Header) {
+		return nil, berth.Refuse(berth.CodeUnsupportedMedia, "Send the body as Content-Type: application/json, in UTF-8, without a Content-Encoding.")
+	}
+	if r.ContentLength > maxBody {
+		return nil, errTooLarge()
+	}
+	// The deadline is the sender's alone: it must not end a request that is being worked on. A writer without
+	// deadlines, as in tests, has no slow sender either.
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(timeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, bodyError(w, r, err)
+	}
+	_ = connection.SetReadDeadline(time.Time{})
+	return body, nil
+}
+
+func errTooLarge() *berth.Refusal {
+	return berth.Refuse(berth.CodeTooLarge, "A request body is at most 64 KiB.")
+}
+
+// bodyError says why a body could not be read. The connection is of no more use.
+func bodyError(w http.ResponseWriter, r *http.Request, err error) error {
+	w.Header().Set("Connection", "close")
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return errTooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return berth.Invalid(fieldBody, "did not arrive in time")
+	case r.Context().Err() != nil:
+		return r.Context().Err()
+	default:
+		return berth.Invalid(fieldBody, "ended before it was complete")
+	}
+}
+
+// isJSON tells whether the headers announce JSON that can be read as it comes.
+func isJSON(header http.Header) bool {
+	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return false
+	}
+	media, parameters, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return false
+	}
+	charset := parameters["charset"]
+	return charset == "" || strings.EqualFold(charset, "utf-8")
+}

@@ -1,0 +1,69 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+
+	"github.com/berthdev/berth/api/internal/wire"
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// PreflightRejoin serves OPTIONS /v1/sessions/{id}/rejoin. The middleware named the origin if it may rejoin.
+func (s *service) PreflightRejoin(w http.ResponseWriter, r *http.Request, _ wire.SessionID) {
+	header := w.Header()
+	if header.Get("Access-Control-Allow-Origin") == "" {
+		s.refuse(w, r, berth.Refuse(berth.CodeForbidden, "Pages of this origin may not rejoin; BERTH_ALLOWED_ORIGINS lists those that may."))
+		return
+	}
+	header.Set("Access-Control-Allow-Methods", http.MethodPost)
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id")
+	header.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// crossOrigin lets pages of the allowed origins read the answer. A rejoin carries its own token and no cookie, so a page
+// of another origin gains nothing by sending one; it just cannot read what comes back.
+func (s *service) crossOrigin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Add("Vary", "Origin")
+		if origin := r.Header.Get("Origin"); s.allowedOrigin(origin) {
+			header.Set("Access-Control-Allow-Origin", origin)
+			header.Set("Access-Control-Expose-Headers", "Retry-After, X-Request-Id")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *service) allowedOrigin(origin string) bool {
+	if origin == "" {
+		return false
+	}
+	return slices.Contains(s.cfg.AllowedOrigins, origin) || s.cfg.Dev && isLoopbackOrigin(origin)
+}
+
+// isLoopbackOrigin tells whether an Origin header names a page that this machine served.
+func isLoopbackOrigin(origin string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Path == "" && isLoopbackHost(u.Host)
+}
+
+// isLoopbackHost tells whether a host, with or without a port, is this machine by its name or address. Any other name
+// might be made to resolve to it.
+func isLoopbackHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	if name == "localhost" {
+		return true
+	}
+	if len(name) > 2 && name[0] == '[' && name[len(name)-1] == ']' {
+		name = name[1 : len(name)-1]
+	}
+	address, err := netip.ParseAddr(name)
+	return err == nil && address.IsLoopback()
+}

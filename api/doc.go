@@ -1,0 +1,31 @@
+// Package api serves Berth's HTTP API: routes, roles, strict JSON, one mapping of errors, health, documents.
+//
+// # Who is authoritative
+//
+// openapi.yaml says what exists; types and parameter binding are generated from it (internal/wire), and tests compare
+// routes and real answers with it. The database says what is true: a handler checks the form of a request, hands it to
+// the store in one call, and answers what the store says. The process holds no state of sessions, so any number of
+// replicas may run.
+//
+// # How a request flows
+//
+// A request gets an id, a log line and a metric by route pattern; then its key is checked, then its path and query, then
+// its body (strict JSON, 64 KiB). Only a valid request reaches the store. Whatever fails is one *berth.Refusal or an
+// error, and problem.go alone turns it into a status: nothing that a caller sent and nothing that the database said is
+// ever answered.
+//
+// # What happens when something fails
+//
+//   - The database is away or slow: 503 unavailable with Retry-After, within RequestTimeout. /livez stays 200, /readyz
+//     becomes 503 within a second.
+//   - The caller goes away: its context ends the work; logged as 499, counted as no error. A claim that committed
+//     nevertheless is released by connect_by.
+//   - The owner of a session is in question: a rejoin wakes the reaper and is held for RejoinHold, then 503.
+//   - A nudge to a worker is lost: the order comes with the answer to the worker's next renewal anyway.
+//   - Stop: /readyz turns 503 and new starts are refused with 503 and Connection: close for ShutdownDelay, while
+//     everything else is served; then the listener closes and running requests get ShutdownTimeout to finish.
+//
+// # What is not promised
+//
+// Lists are not a snapshot: a page shows what was true when it was read.
+package api

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/berthdev/berth/api/internal/wire"
+	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// routes mounts every call beside the roles that may make it. A test compares this with openapi.yaml both ways.
+func (s *service) routes() chi.Router {
+	calls := wire.ServerInterfaceWrapper{Handler: s, ErrorHandlerFunc: s.badParameter}
+	r := chi.NewRouter()
+	r.Use(s.observe, s.recoverPanic, middleware.GetHead)
+	r.NotFound(s.notFound)
+	r.MethodNotAllowed(s.methodNotAllowed(r))
+	s.versionOne(r, &calls)
+	s.serviceRoutes(r, &calls)
+	if s.cfg.Demo != nil {
+		r.Group(func(r chi.Router) {
+			r.Use(s.sameMachine, limitTime(s.cfg.RequestTimeout))
+			r.Post("/demo/sessions", calls.CreateDemoSession)
+			r.Post("/demo/kill", calls.KillDemoWorker)
+		})
+	}
+	if s.cfg.Web != nil {
+		r.Get("/*", s.web)
+	}
+	return r
+}
+
+func (s *service) versionOne(r chi.Router, calls *wire.ServerInterfaceWrapper) {
+	tenant, operator := s.only(auth.RoleTenant), s.only(auth.RoleOperator)
+	either := s.only(auth.RoleTenant, auth.RoleOperator)
+	r.Group(func(r chi.Router) {
+		r.Use(limitTime(s.cfg.RequestTimeout), s.wellFormedQuery)
+		r.With(tenant).Post("/v1/sessions", calls.CreateSession)
+		r.With(either).Get("/v1/sessions", calls.ListSessions)
+		r.With(either).Get("/v1/sessions/{id}", calls.GetSession)
+		r.With(either).Delete("/v1/sessions/{id}", calls.EndSession)
+		r.With(tenant).Post("/v1/sessions/{id}/peers", calls.AddPeer)
+		r.With(operator).Get("/v1/workers", calls.ListWorkers)
+		r.With(operator).Get("/v1/workers/{id}", calls.GetWorker)
+		r.With(operator).Post("/v1/workers/{id}/drain", calls.DrainWorker)
+		r.With(operator).Delete("/v1/workers/{id}/drain", calls.UndrainWorker)
+	})
+	// A rejoin checks its own credential, which may be a tenant's key or a rejoin token, and may be held.
+	r.With(s.crossOrigin, limitTime(s.cfg.RequestTimeout+s.cfg.RejoinHold)).Post("/v1/sessions/{id}/rejoin", calls.RejoinSession)
+	r.With(s.crossOrigin).Options("/v1/sessions/{id}/rejoin", calls.PreflightRejoin)
+}
+
+func (s *service) serviceRoutes(r chi.Router, calls *wire.ServerInterfaceWrapper) {
+	r.Get("/livez", calls.Livez)
+	r.Get("/readyz", calls.Readyz)
+	r.Get("/metrics", calls.Metrics)
+	r.With(limitTime(s.cfg.RequestTimeout)).Get("/.well-known/jwks.json", calls.Jwks)
+	r.Get("/openapi.yaml", calls.Openapi)
+	r.Get("/docs", calls.Docs)
+	r.Get("/docs/errors", calls.DocsErrors)
+}
+
+// badParameter answers for a path or query parameter that the generated code could not read. Its error repeats the
+// value, so only the name is used.
+func (s *service) badParameter(w http.ResponseWriter, r *http.Request, err error) {
+	var format *wire.InvalidParamFormatError
+	var many *wire.TooManyValuesForParamError
+	switch {
+	case errors.As(err, &format) && format.ParamName == "limit":
+		err = berth.Invalid("limit", "must be one integer from 1 to 200")
+	case errors.As(err, &format):
+		err = berth.Invalid(format.ParamName, "must be one valid value, percent-encoded")
+	case errors.As(err, &many):
+		err = berth.Invalid(many.ParamName, "must be given once")
+	}
+	s.fail(w, r, err)
+}
+
+func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
+	s.refuse(w, r, berth.Refuse(berth.CodeNotFound, "There is no such path; paths end without a slash. See /docs."))
+}
+
+// methodNotAllowed lists the methods that the path has.
+func (s *service) methodNotAllowed(routes chi.Routes) http.HandlerFunc {
+	known := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	return func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.EscapedPath()
+		allowed := slices.DeleteFunc(slices.Clone(known), func(method string) bool {
+			if method == http.MethodHead {
+				method = http.MethodGet // GetHead serves it
+			}
+			return !routes.Match(chi.NewRouteContext(), method, path)
+		})
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		s.refuse(w, r, berth.Refuse(berth.CodeMethodNotAllowed, "This path has other methods only; the Allow header lists them."))
+	}
+}
+
+// web serves pages. What belongs to the API is a problem, not a page, when it is unknown.
+func (s *service) web(w http.ResponseWriter, r *http.Request) {
+	for _, prefix := range []string{"/v1", "/docs", "/.well-known"} {
+		if r.URL.Path == prefix || strings.HasPrefix(r.URL.Path, prefix+"/") {
+			s.notFound(w, r)
+			return
+		}
+	}
+	s.cfg.Web.ServeHTTP(w, r)
+}
+
+// Dashboard serves GET / by the pages that were configured.
+func (s *service) Dashboard(w http.ResponseWriter, r *http.Request) { s.web(w, r) }
+
+// Demo serves GET /demo by the pages that were configured.
+func (s *service) Demo(w http.ResponseWriter, r *http.Request) { s.web(w, r) }

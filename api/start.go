@@ -1,0 +1,120 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/berthdev/berth/api/internal/wire"
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// wordPattern is the form of roles and handler names.
+var wordPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+
+// Reasons that several fields share.
+const (
+	reasonID     = "must be 1 to 128 of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
+	reasonRegion = "must be 1 to 32 of a-z 0-9 - and begin with a letter or digit; leave it out for the default"
+	reasonWord   = "must be 1 to 32 of a-z 0-9 _ - and begin with a letter"
+)
+
+// checks gathers what is wrong with a request, so that a caller learns all of it at once.
+type checks struct {
+	fields []berth.FieldError
+}
+
+func (c *checks) require(ok bool, field, reason string) {
+	if !ok {
+		c.fields = append(c.fields, berth.FieldError{Field: field, Reason: reason})
+	}
+}
+
+// err is nil when nothing is wrong.
+func (c *checks) err() error {
+	if len(c.fields) == 0 {
+		return nil
+	}
+	return &berth.Refusal{Code: berth.CodeInvalidArgument, Detail: "The request is not valid.", Fields: c.fields}
+}
+
+// id returns what the caller chose, or a fresh id.
+func (c *checks) id(field string, chosen *string, prefix string) string {
+	if chosen == nil {
+		return berth.NewID(prefix)
+	}
+	c.require(berth.ValidID(*chosen), field, reasonID)
+	return *chosen
+}
+
+// seconds returns a duration between least and most, or the default when there is none. It never clamps.
+func (c *checks) seconds(field string, chosen *int, least, most, otherwise time.Duration) time.Duration {
+	if chosen == nil {
+		return otherwise
+	}
+	low, high := int(least/time.Second), int(most/time.Second)
+	ok := *chosen >= low && *chosen <= high
+	c.require(ok, field, fmt.Sprintf("must be an integer from %d to %d", low, high))
+	if !ok {
+		return otherwise
+	}
+	return time.Duration(*chosen) * time.Second
+}
+
+// start turns a request into what the claim path trusts: every field valid, every default filled in.
+func (s *service) start(tenantID string, request wire.SessionRequest) (berth.Start, error) {
+	var c checks
+	start := berth.Start{
+		TenantID:     tenantID,
+		ID:           c.id("id", request.ID, "s"),
+		Kind:         berth.SessionKind(value(request.Kind, wire.Media)),
+		Peer:         c.peer("peer.", value(request.Peer, wire.PeerRequest{})),
+		Region:       value(request.Region, ""),
+		Spill:        value(request.Spill, true),
+		Handler:      value(request.Handler, berth.DefaultHandler),
+		TTL:          c.seconds("ttl_seconds", request.TTLSeconds, berth.MinTTL, berth.MaxTTL, berth.DefaultTTL),
+		IdleTimeout:  c.seconds("idle_timeout_seconds", request.IdleTimeoutSeconds, berth.MinIdleTimeout, berth.MaxIdleTimeout, berth.DefaultIdleTimeout),
+		OnWorkerLoss: berth.OnWorkerLoss(value(request.OnWorkerLoss, wire.Rejoin)),
+		Metadata:     c.metadata(request.Metadata),
+	}
+	c.require(wire.SessionKind(start.Kind).Valid(), "kind", "must be media")
+	c.require(request.Region == nil || berth.ValidRegion(*request.Region), "region", reasonRegion)
+	c.require(wire.OnWorkerLoss(start.OnWorkerLoss).Valid(), "on_worker_loss", "must be rejoin, replace or end")
+	c.require(slices.Contains(s.cfg.Handlers, start.Handler), "handler", "must be one of "+strings.Join(s.cfg.Handlers, ", "))
+	return start, c.err()
+}
+
+// peer checks a peer; prefix is what its fields are called under.
+func (c *checks) peer(prefix string, request wire.PeerRequest) berth.Peer {
+	peer := berth.Peer{ID: c.id(prefix+"id", request.ID, "p"), Role: value(request.Role, berth.RoleOffer)}
+	c.require(wordPattern.MatchString(peer.Role), prefix+"role", reasonWord)
+	return peer
+}
+
+// metadata returns the caller's object without white space, which is what the limit counts.
+func (c *checks) metadata(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return nil
+	}
+	text := jsontext.Value(slices.Clone(raw))
+	c.require(text.Kind() == '{', "metadata", "must be an object")
+	if err := text.Compact(); err != nil {
+		c.require(false, "metadata", "must be valid JSON")
+		return nil
+	}
+	c.require(len(text) <= berth.MaxMetadataBytes, "metadata", fmt.Sprintf("must be at most %d bytes without white space", berth.MaxMetadataBytes))
+	return json.RawMessage(text)
+}
+
+// value is what a pointer points to, or the default.
+func value[T any](pointer *T, otherwise T) T {
+	if pointer == nil {
+		return otherwise
+	}
+	return *pointer
+}
