@@ -15,16 +15,32 @@ type Sighting struct {
 	GapAge     time.Duration // since the gap opened
 }
 
+// Tick is one run of the reaper. Its writes are void once another run began.
+type Tick struct {
+	Number int64
+	Blind  bool // the last look is too old, or was at another server: nothing remembered counts
+}
+
 // Detection holds the numbers of failure detection.
 type Detection struct {
 	ConfirmDelay time.Duration // between the first sign and the look for other evidence
 	PauseLimit   time.Duration // how late a worker that is present may be
 	UnprovenWait time.Duration // how late a worker must be that is absent and whom no probe answers for
+	Lease        time.Duration // the full term of a lease, which every worker gets after a blind tick
+	BlindAfter   time.Duration // age of the last look at which nothing remembered counts
+	DrainGrace   time.Duration // how long after its deadline a draining worker may still move its own sessions
 }
 
 // DefaultDetection is what a process uses unless it is told otherwise.
 func DefaultDetection() Detection {
-	return Detection{ConfirmDelay: 400 * time.Millisecond, PauseLimit: 45 * time.Second, UnprovenWait: 4 * time.Second}
+	return Detection{
+		ConfirmDelay: 400 * time.Millisecond,
+		PauseLimit:   45 * time.Second,
+		UnprovenWait: 4 * time.Second,
+		Lease:        6 * time.Second,
+		BlindAfter:   2 * time.Second,
+		DrainGrace:   2 * time.Second,
+	}
 }
 
 // Step is what the reaper does next about one worker.

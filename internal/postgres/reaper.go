@@ -17,12 +17,6 @@ const (
 	reaperNumber = 1
 )
 
-// Tick is one run of the reaper. Its writes are void once another run began.
-type Tick struct {
-	Number int64
-	Blind  bool // the last look is too old, or was at another server: nothing remembered counts
-}
-
 // WithReaperLock runs act while this process is the one actor, and reports false when another is. The lock lives as
 // long as a transaction that carries nothing else, so it ends with the process.
 func (s *Store) WithReaperLock(ctx context.Context, act func(context.Context) error) (ran bool, err error) {
@@ -41,16 +35,16 @@ func (s *Store) WithReaperLock(ctx context.Context, act func(context.Context) er
 
 // BeginTick numbers a tick. blindAfter is the age at which the last look no longer counts, and lease the full term
 // that every worker is given then.
-func (s *Store) BeginTick(ctx context.Context, blindAfter, lease time.Duration) (Tick, error) {
+func (s *Store) BeginTick(ctx context.Context, blindAfter, lease time.Duration) (berth.Tick, error) {
 	type tickRow struct {
 		Tick  int64
 		Blind bool
 	}
 	rows, err := collect[tickRow](ctx, s, "tick_begin", blindAfter, lease)
 	if err != nil {
-		return Tick{}, err
+		return berth.Tick{}, err
 	}
-	return Tick{Number: rows[0].Tick, Blind: rows[0].Blind}, nil
+	return berth.Tick{Number: rows[0].Tick, Blind: rows[0].Blind}, nil
 }
 
 type sightingRow struct {

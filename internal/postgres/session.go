@@ -268,4 +268,3 @@ func (s *Store) displace(
 	return value[int](ctx, s, "session_displace", workerID, int32(below), keys, cause, string(ended),
 		s.config.RejoinWindow.Seconds(), limit)
 }
-

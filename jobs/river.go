@@ -1,0 +1,134 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+)
+
+// Config holds what is optional of a Runner.
+type Config struct {
+	// Schema holds River's tables. Empty: "river".
+	Schema string
+	// TickInterval is the period of the reaper. Zero: one second.
+	TickInterval time.Duration
+}
+
+const (
+	jobTimeout = tickLimit + 5*time.Second
+	// keepCompleted bounds River's table: a day of ticks would be 86,400 rows.
+	keepCompleted = 10 * time.Minute
+	pollInterval  = 200 * time.Millisecond
+	jobWorkers    = 4
+)
+
+// Runner runs periodic jobs on River. One replica's client leads and inserts them; any may work them.
+type Runner struct {
+	client *river.Client[pgx.Tx]
+	reaper *Reaper
+}
+
+type tickArgs struct{}
+
+// Kind names the job in River's table.
+func (tickArgs) Kind() string { return "reaper_tick" }
+
+type retentionArgs struct{}
+
+// Kind names the job in River's table.
+func (retentionArgs) Kind() string { return "retention" }
+
+type rotationArgs struct{}
+
+// Kind names the job in River's table.
+func (rotationArgs) Kind() string { return "key_rotation" }
+
+// NewRunner makes a runner over pool, which must reach Postgres with the schema of package migrations.
+func NewRunner(
+	pool *pgxpool.Pool, reaper *Reaper, store RetentionStore, logger *slog.Logger, config Config,
+) (*Runner, error) {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[tickArgs]) error {
+		return reaper.Tick(ctx)
+	}))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[retentionArgs]) error {
+		return retain(ctx, store)
+	}))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[rotationArgs]) error {
+		return store.RotateKeys(ctx)
+	}))
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		Schema:                      cmp.Or(config.Schema, "river"),
+		Logger:                      slog.New(warningsOnly{logger.Handler()}),
+		Queues:                      map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: jobWorkers}},
+		Workers:                     workers,
+		PeriodicJobs:                periodicJobs(cmp.Or(config.TickInterval, time.Second)),
+		JobTimeout:                  jobTimeout,
+		RescueStuckJobsAfter:        2 * jobTimeout,
+		CompletedJobRetentionPeriod: keepCompleted,
+		DiscardedJobRetentionPeriod: time.Hour,
+		FetchPollInterval:           pollInterval,
+		PollOnly:                    true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make river client: %w", err)
+	}
+	return &Runner{client: client, reaper: reaper}, nil
+}
+
+// periodicJobs are not unique: a tick rests its exclusion on the advisory lock, and a job that was killed while
+// running would block its successors.
+func periodicJobs(tick time.Duration) []*river.PeriodicJob {
+	once := &river.InsertOpts{MaxAttempts: 1}
+	return []*river.PeriodicJob{
+		river.NewPeriodicJob(river.PeriodicInterval(tick),
+			func() (river.JobArgs, *river.InsertOpts) { return tickArgs{}, once },
+			&river.PeriodicJobOpts{RunOnStart: true}),
+		river.NewPeriodicJob(river.PeriodicInterval(10*time.Minute),
+			func() (river.JobArgs, *river.InsertOpts) { return retentionArgs{}, once }, nil),
+		river.NewPeriodicJob(river.PeriodicInterval(time.Hour),
+			func() (river.JobArgs, *river.InsertOpts) { return rotationArgs{}, once }, nil),
+	}
+}
+
+// Start runs jobs until Stop.
+func (r *Runner) Start(ctx context.Context) error {
+	r.reaper.Start(ctx)
+	if err := r.client.Start(ctx); err != nil {
+		r.reaper.Stop()
+		return fmt.Errorf("start river: %w", err)
+	}
+	return nil
+}
+
+// Stop waits for running jobs until ctx ends, then cancels them.
+func (r *Runner) Stop(ctx context.Context) error {
+	r.reaper.Stop()
+	if err := r.client.StopAndCancel(ctx); err != nil {
+		return fmt.Errorf("stop river: %w", err)
+	}
+	return nil
+}
+
+// warningsOnly drops River's routine lines: two a tick would bury ours.
+type warningsOnly struct{ slog.Handler }
+
+// Enabled reports whether a line of this level is wanted.
+func (w warningsOnly) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps the wrapper around a logger that River derives.
+func (w warningsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warningsOnly{w.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup does the same for groups.
+func (w warningsOnly) WithGroup(name string) slog.Handler { return warningsOnly{w.Handler.WithGroup(name)} }
