@@ -96,6 +96,9 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
+// CloseIdleConnections closes connections to the API that carry no call. A Conn is not affected.
+func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
+
 // newHTTPClient has connections of its own, so that nobody else's CloseIdleConnections is felt here.
 func newHTTPClient() *http.Client {
 	if t, ok := http.DefaultTransport.(*http.Transport); ok {

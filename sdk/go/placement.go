@@ -2,6 +2,7 @@ package berth
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -36,6 +37,11 @@ func (p Placement) LogValue() slog.Value {
 		slog.String("worker_id", p.Owner.WorkerID),
 		slog.String("peer_id", p.Peer.ID),
 	)
+}
+
+// String names the placement without its tokens.
+func (p Placement) String() string {
+	return fmt.Sprintf("session %s, generation %d on %s", p.ID, p.Generation, p.Owner.WorkerID)
 }
 
 // Owner is the worker that serves a session.
