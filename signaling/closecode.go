@@ -2,6 +2,7 @@ package signaling
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -49,8 +50,10 @@ const (
 	reasonEnded         = "session ended"
 )
 
-// retryReason is the reason of a planned move: how long the client waits before it connects again.
-func retryReason(wait time.Duration) string {
+// retryReason is the reason of a planned move: how long the client waits before it connects again. Waits are spread
+// over the window, so that clients do not come back together.
+func retryReason(window time.Duration) string {
+	wait := time.Duration(rand.Int64N(int64(max(window, 1))))
 	return "retry_ms=" + strconv.FormatInt(wait.Milliseconds(), 10)
 }
 

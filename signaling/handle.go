@@ -70,47 +70,40 @@ func (p *peer) leave() {
 func (p *peer) negotiate(ctx context.Context, req request) {
 	ctx, cancel := context.WithTimeout(ctx, negotiateTimeout)
 	defer cancel()
-	answer, err := p.exchange(ctx, req)
-	if err != nil {
-		wrong, known := frameErrorOf(err)
-		if !known {
-			p.hub.deps.Logger.WarnContext(ctx, "media failed", "session_id", p.session.id,
-				"generation", int64(p.session.held.Generation), "peer_id", p.info.ID, "frame", req.kind, "err", err)
-		}
-		p.reject(req.id, wrong)
+	err := p.exchange(ctx, req)
+	if req.kind == typeOffer && errors.Is(err, ErrMediaClosed) {
+		p.closeMedia() // it ended by itself: this offer starts it again
+		err = p.exchange(ctx, req)
+	}
+	if err == nil {
 		return
 	}
-	if req.kind == typeOffer {
-		p.sender.send(encode(sdpFrame{Type: typeAnswer, SDP: answer, ReplyTo: req.id}))
+	wrong, known := frameErrorOf(err)
+	if !known {
+		p.hub.deps.Logger.WarnContext(ctx, "media failed", "session_id", p.session.id,
+			"generation", int64(p.session.held.Generation), "peer_id", p.info.ID, "frame", req.kind, "err", err)
 	}
+	p.reject(req.id, wrong)
 }
 
-// exchange makes the peer's media at the first frame that needs it, and again when an offer finds that it ended by
-// itself.
-func (p *peer) exchange(ctx context.Context, req request) (answer string, err error) {
-	answer, err = p.tryExchange(ctx, req)
-	if req.kind == typeOffer && errors.Is(err, ErrMediaClosed) {
-		p.closeMedia()
-		return p.tryExchange(ctx, req)
-	}
-	return answer, err
-}
-
-func (p *peer) tryExchange(ctx context.Context, req request) (answer string, err error) {
+// exchange hands one frame over. It makes the peer's media at the first frame that needs it.
+func (p *peer) exchange(ctx context.Context, req request) error {
 	if p.media == nil {
 		media, err := p.session.media.AddPeer(ctx, p.info, p.events())
 		if err != nil {
-			return "", err
+			return err
 		}
 		p.media = media
 	}
 	switch req.kind {
 	case typeOffer:
-		return p.media.Offer(ctx, req.sdp)
+		return p.media.Offer(ctx, req.sdp, func(sdp string) {
+			p.sender.send(encode(sdpFrame{Type: typeAnswer, SDP: sdp, ReplyTo: req.id}))
+		})
 	case typeAnswer:
-		return "", p.media.Answer(ctx, req.sdp)
+		return p.media.Answer(ctx, req.sdp)
 	default:
-		return "", p.media.Candidate(ctx, req.candidate)
+		return p.media.Candidate(ctx, req.candidate)
 	}
 }
 

@@ -185,7 +185,10 @@ func (h *Hub) Serving() []Served {
 	return list
 }
 
-// Close admits nobody any more, closes every connection with 1012 and retry, ends all media and waits for every
+// Settle tells the database once more what ended and who left, as a last word before Close.
+func (h *Hub) Settle(ctx context.Context) { h.settler.settle(ctx) }
+
+// Close admits nobody any more, closes every connection with 1012 and a wait within retry, ends all media and waits for every
 // goroutine of the hub. A connection is cut when its grace is over or ctx is done. Close tells the database nothing.
 func (h *Hub) Close(ctx context.Context, retry time.Duration) {
 	h.mu.Lock()

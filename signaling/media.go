@@ -24,8 +24,9 @@ type MediaSession interface {
 
 // MediaPeer is the media side of one connection. Its methods are called one at a time.
 type MediaPeer interface {
-	// Offer applies the client's offer and returns the answer. A rejected offer changes nothing.
-	Offer(ctx context.Context, sdp string) (answer string, err error)
+	// Offer applies the client's offer. The answer is given in order with the peer's events, by whatever goroutine,
+	// perhaps after Offer returned. A rejected offer changes nothing and has no answer.
+	Offer(ctx context.Context, sdp string, answer func(sdp string)) error
 
 	// Answer applies the client's answer to the engine's last offer.
 	Answer(ctx context.Context, sdp string) error

@@ -25,8 +25,8 @@ type session struct {
 type Fate struct {
 	Ended   bool              // it is over: 4404. Otherwise it moved: 4410
 	Reason  berth.EndedReason // for Ended
-	Restart bool              // the worker stops or loses its right to all sessions: 1012 with Retry
-	Retry   time.Duration
+	Restart bool              // the worker stops or loses its right to all sessions: 1012
+	Retry   time.Duration     // for Restart: each client is told to wait a random part of it
 }
 
 func (f Fate) close(p *peer) {
@@ -36,7 +36,7 @@ func (f Fate) close(p *peer) {
 	case f.Ended:
 		p.sender.close(CloseEnded, endedReason(string(f.Reason)))
 	default:
-		p.sender.send(encode(movedFrame{Type: typeMoved, RetryMS: f.Retry.Milliseconds()}))
+		p.sender.send(encode(movedFrame{Type: typeMoved}))
 		p.sender.close(CloseMoved, reasonMoved)
 	}
 }

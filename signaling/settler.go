@@ -68,6 +68,22 @@ func (s *settler) run(ctx context.Context) {
 	}
 }
 
+// settle tells what waits now.
+func (s *settler) settle(ctx context.Context) {
+	for {
+		select {
+		case d := <-s.gone:
+			s.tellGone(ctx, d)
+			continue
+		case <-ctx.Done():
+			return
+		default:
+		}
+		s.tellEnds(ctx)
+		return
+	}
+}
+
 func (s *settler) tellGone(ctx context.Context, d berth.Disconnect) {
 	ctx, cancel := context.WithTimeout(ctx, s.hub.config.ConnectTimeout)
 	defer cancel()

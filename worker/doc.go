@@ -1,0 +1,47 @@
+// Package worker is the process that serves sessions: it registers with the database, keeps its lease, and puts
+// signaling and media together.
+//
+// # Who is authoritative
+//
+// The database owns the worker's state, its lease and its sessions. The worker trusts itself for less time than the
+// lease lasts: it counts from before the renewal that was answered, on its own monotonic clock.
+//
+// # Life
+//
+//	registering --the old instance of this id is present and current--> registering
+//	registering --opened--> serving
+//	serving --lease over, nobody answered--> in doubt
+//	in doubt --"yours"--> serving
+//	in doubt --silence for the hold limit--> silent (nothing runs, every connection closed with 1012)
+//	silent --"yours"--> serving
+//	serving, in doubt, silent --"over"--> registering, as a new instance, with nothing
+//	any --"replaced"--> stopped: another process has this id
+//	serving --drain, or Stop--> draining --empty or deadline, after Stop--> stopped
+//
+// In doubt the worker admits nobody to sessions that do not run here yet, keeps what runs and goes on asking. A session
+// that is placed elsewhere at once when its worker is lost (berth.LossReplace) is fenced at the end of the lease,
+// because two owners must not both act.
+//
+// # Pauses
+//
+// A process that was stopped finds all its deadlines overdue when it wakes, before it could ask anybody. [Awake]
+// notices: a hole of more than two seconds in a 250 ms ticker means that the process was paused, and every local
+// deadline counts from waking. The fence alone does not wait: whoever was paused past its lease has been replaced.
+//
+// # Draining
+//
+// The answer to a renewal says whether the worker drains and until when. It then serves what is placed here, refuses
+// the rest, and moves sessions one after the other in the last half of the time, thirty seconds at most, so
+// that they do not all come back at once. Stop drains the worker itself and returns when it is empty or its deadline
+// passed; a done context ends the wait.
+//
+// # Concurrency
+//
+// One goroutine (keeper.run) owns the state of a registration. Calls to the database run beside it, one of a kind at
+// a time, and report back, so that a database that hangs delays no deadline.
+//
+// # Not promised
+//
+// The second way to ask, through an API replica, is not here yet: a worker that is cut off from the database alone
+// is in doubt like one whose database is away.
+package worker

@@ -1,0 +1,161 @@
+package worker
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/signaling"
+)
+
+// maxMoveWindow is the longest time before a drain's deadline over which sessions are moved.
+const maxMoveWindow = 30 * time.Second
+
+// drain is the plan of a draining worker, by its own clock.
+type drain struct {
+	deadline time.Time
+	window   time.Duration // moves happen in the last window before the deadline
+	total    int           // sessions when it began; zero before
+}
+
+// planDrain spreads the moves over the last half of the time there is, thirty seconds at most.
+func planDrain(now, deadline time.Time) *drain {
+	return &drain{deadline: deadline, window: min(maxMoveWindow, max(0, deadline.Sub(now)/2))}
+}
+
+// due is how many of the sessions left should move now: the rest shrinks evenly to nothing at the deadline.
+func (d *drain) due(now time.Time, left int) int {
+	ahead := d.deadline.Sub(now)
+	if ahead > d.window || left == 0 {
+		return 0
+	}
+	if d.total == 0 {
+		d.total = left
+	}
+	if ahead <= 0 {
+		return left
+	}
+	keep := int(math.Ceil(float64(d.total) * float64(ahead) / float64(d.window)))
+	return max(0, left-keep)
+}
+
+// learnDrain follows what the database says about draining. Once stopping, the worker drains whatever it says, and
+// the earlier deadline stands.
+func (t *tenure) learnDrain(r renewal) {
+	if r.answer.State != berth.WorkerDraining || r.answer.DrainDeadline.IsZero() {
+		if !t.stopping {
+			t.drain = nil
+		}
+		return
+	}
+	deadline := r.from.Add(r.answer.DrainDeadline.Sub(r.answer.At))
+	switch {
+	case t.drain == nil:
+		t.drain = planDrain(t.config.Now(), deadline)
+	case !t.stopping || deadline.Before(t.drain.deadline):
+		t.drain.deadline = deadline
+	}
+}
+
+// stop drains the worker on its own account.
+func (t *tenure) stop(ctx context.Context) {
+	t.stopping = true
+	now := t.config.Now()
+	if deadline := now.Add(t.config.DrainDeadline); t.drain == nil || deadline.Before(t.drain.deadline) {
+		t.drain = planDrain(now, deadline)
+	}
+	t.log.InfoContext(ctx, "worker stopping: draining", "deadline", t.drain.deadline.Sub(now))
+	t.tellDrain(ctx)
+}
+
+// tellDrain has the database stop claims here. It is repeated with the ticks until it is answered.
+func (t *tenure) tellDrain(ctx context.Context) {
+	t.telling = true
+	ahead := max(t.drain.deadline.Sub(t.config.Now()), berth.MinDrainDeadline)
+	t.beside(func() func() {
+		_, err := call(ctx, t.config.CallTimeout, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, t.registry.Drain(ctx, t.config.WorkerID, t.instance, ahead)
+		})
+		return func() {
+			t.telling, t.told = false, err == nil
+			if err != nil {
+				t.log.WarnContext(ctx, "drain not written", "err", err)
+			}
+		}
+	})
+}
+
+// checkStop ends a stopping worker that serves nobody any more. A session that nobody is connected to does not keep
+// it: whoever comes back finds it by rejoining.
+func (t *tenure) checkStop() {
+	if !t.stopping || t.end != nil {
+		return
+	}
+	for _, s := range t.hub.Serving() {
+		if s.Peers > 0 {
+			return
+		}
+	}
+	if t.told || !t.config.Now().Before(t.drain.deadline) {
+		t.end = errFinished
+	}
+}
+
+// moveDue moves the sessions whose turn it is.
+func (t *tenure) moveDue(ctx context.Context) {
+	if t.drain == nil || t.moving || t.end != nil {
+		return
+	}
+	if t.stopping && !t.told && !t.telling && !t.failed {
+		t.tellDrain(ctx)
+	}
+	serving := t.hub.Serving() // in no order
+	if n := t.drain.due(t.config.Now(), len(serving)); n > 0 {
+		t.move(ctx, serving[:n])
+	}
+}
+
+// move gives sessions up in the database, then closes them here. If the database does not take it, it is tried
+// again; well past the deadline they are closed regardless, since the reaper gives them up too.
+func (t *tenure) move(ctx context.Context, some []signaling.Served) {
+	t.moving = true
+	keys := make([]berth.SessionKey, len(some))
+	for i, s := range some {
+		keys[i] = s.Key
+	}
+	t.beside(func() func() {
+		_, err := call(ctx, t.config.CallTimeout, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, t.registry.Displace(ctx, t.config.WorkerID, t.instance, keys)
+		})
+		return func() {
+			t.moving = false
+			if err != nil {
+				t.log.WarnContext(ctx, "sessions not displaced", "count", len(keys), "err", err)
+				if t.config.Now().Before(t.drain.deadlineOr().Add(t.config.CallTimeout)) {
+					return
+				}
+			}
+			t.metrics.dropped.WithLabelValues("drain").Add(float64(len(some)))
+			for _, s := range some {
+				t.hub.Drop(s.Held, drainFate(s.OnWorkerLoss))
+			}
+		}
+	})
+}
+
+// deadlineOr is the deadline, or the distant past when the drain was undone meanwhile.
+func (d *drain) deadlineOr() time.Time {
+	if d == nil {
+		return time.Time{}
+	}
+	return d.deadline
+}
+
+// drainFate: the database ends a session that asked not to be moved, and moves the others.
+func drainFate(policy berth.OnWorkerLoss) signaling.Fate {
+	if policy == berth.LossEnd {
+		return signaling.Fate{Ended: true, Reason: berth.EndedDrained}
+	}
+	return signaling.Fate{}
+}

@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/signaling"
+)
+
+// renewal is what came of one renewal.
+type renewal struct {
+	from    time.Time // just before it was sent
+	answer  berth.RenewalAnswer
+	dropped []berth.Dropped
+	err     error
+}
+
+// renew sends a renewal, or has one sent after the one that is under way.
+func (t *tenure) renew(ctx context.Context) {
+	if t.renewing {
+		t.again = true
+		return
+	}
+	t.renewing = true
+	t.beside(func() func() {
+		r := t.ask(ctx)
+		return func() {
+			t.renewing = false
+			if ctx.Err() != nil {
+				return // the tenure has ended
+			}
+			t.apply(ctx, r)
+			if t.again && t.end == nil {
+				t.again = false
+				t.renew(ctx)
+			}
+		}
+	})
+}
+
+// ask renews, and compares lists when counts or digests differ. A comparison that fails is repeated by the next
+// renewal and takes nothing from the lease.
+func (t *tenure) ask(ctx context.Context) renewal {
+	held := t.hub.Held()
+	r := renewal{from: t.config.Now()}
+	r.answer, r.err = call(ctx, t.config.CallTimeout, func(ctx context.Context) (berth.RenewalAnswer, error) {
+		return t.registry.Renew(ctx, berth.Renewal{
+			WorkerID: t.config.WorkerID, Instance: t.instance, Count: len(held), Digest: berth.Digest(held),
+			Lease: t.config.Lease,
+		})
+	})
+	if r.err == nil {
+		t.clock.learn(r.answer.At, r.from, t.config.Now())
+	}
+	if r.err != nil || r.answer.Verdict != berth.RenewalYours || r.answer.Matched {
+		return r
+	}
+	dropped, err := call(ctx, t.config.CallTimeout, func(ctx context.Context) ([]berth.Dropped, error) {
+		return t.registry.Reconcile(ctx, t.config.WorkerID, t.instance, t.hub.Held())
+	})
+	if err != nil {
+		t.log.WarnContext(ctx, "reconciliation failed", "err", err)
+	}
+	r.dropped = dropped
+	return r
+}
+
+// apply does what the database answered.
+func (t *tenure) apply(ctx context.Context, r renewal) {
+	if r.err != nil {
+		t.metrics.renewals.WithLabelValues("error").Inc()
+		if !t.failed {
+			t.log.WarnContext(ctx, "renewal failed", "err", r.err)
+		}
+		t.failed = true
+		return
+	}
+	switch r.answer.Verdict {
+	case berth.RenewalYours:
+		t.metrics.renewals.WithLabelValues("yours").Inc()
+		t.confirmed(ctx, r)
+	case berth.RenewalReplaced:
+		t.metrics.renewals.WithLabelValues("replaced").Inc()
+		t.end = ErrReplaced
+	case berth.RenewalOver:
+		t.metrics.renewals.WithLabelValues("over").Inc()
+		t.end = errOver
+	default:
+		t.end = fmt.Errorf("renewal answered with the unknown verdict %q", r.answer.Verdict)
+	}
+}
+
+// confirmed goes on: the lease runs from before the request, and the doubt is over if it reaches beyond now.
+func (t *tenure) confirmed(ctx context.Context, r renewal) {
+	t.lease.renewed(r.from)
+	if t.failed || t.doubt {
+		t.log.InfoContext(ctx, "lease renewed again")
+	}
+	t.failed = false
+	if !t.lease.over() {
+		t.doubt, t.fenced, t.silent = false, false, false
+		t.metrics.doubt.Set(0)
+	}
+	for _, d := range r.dropped {
+		t.metrics.dropped.WithLabelValues("reconciled").Inc()
+		t.hub.Drop(d.Held, signaling.Fate{Ended: d.Ended, Reason: d.Reason})
+	}
+	t.learnDrain(r)
+}
+
+func (t *tenure) presenceLost() <-chan struct{} {
+	if t.presence == nil {
+		return nil
+	}
+	return t.presence.Done()
+}
+
+// reopen renews at once, so that the database sees that only the connection died, and opens another.
+func (t *tenure) reopen(ctx context.Context) {
+	t.metrics.presence.Inc()
+	t.log.WarnContext(ctx, "presence connection lost")
+	t.leavePresence(ctx, t.presence)
+	t.presence = nil
+	t.renew(ctx)
+	t.beside(func() func() {
+		for wait := t.config.RegisterRetry; ; wait = min(2*wait, maxRegisterBackoff) {
+			p, err := t.openPresence(ctx, t.instance)
+			if err == nil {
+				return func() { t.presence = p }
+			}
+			t.log.DebugContext(ctx, "presence not reopened", "err", err)
+			if !sleep(ctx, wait/2+rand.N(wait)) {
+				return func() {}
+			}
+		}
+	})
+}

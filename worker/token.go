@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/signaling"
+)
+
+// Verifier checks what is signed for this worker. now is the database's time as well as the worker knows it.
+type Verifier interface {
+	Verify(ctx context.Context, token string, now time.Time) (auth.SessionToken, error)
+	VerifyNudge(ctx context.Context, nudge string, instance berth.Instance, now time.Time) error
+}
+
+// databaseClock is the database's time, estimated from the answers to renewals: token times are the database's, and
+// this host's clock may be wrong. Before the first answer it is the host's.
+type databaseClock struct {
+	now    func() time.Time
+	offset atomic.Int64
+}
+
+func (c *databaseClock) Now() time.Time { return c.now().Add(time.Duration(c.offset.Load())) }
+
+// learn sets the clock by an answer: at was true at some time between from and to.
+func (c *databaseClock) learn(at, from, to time.Time) {
+	c.offset.Store(int64(at.Sub(from.Add(to.Sub(from) / 2))))
+}
+
+// tokens is the verifier as signaling needs it.
+type tokens struct {
+	verifier Verifier
+	clock    *databaseClock
+}
+
+// VerifyToken implements signaling.Tokens.
+func (t *tokens) VerifyToken(ctx context.Context, token string) (signaling.Grant, error) {
+	s, err := t.verifier.Verify(ctx, token, t.clock.Now())
+	if errors.Is(err, auth.ErrUnavailable) {
+		return signaling.Grant{}, fmt.Errorf("%w: %w", berth.ErrUnavailable, err)
+	}
+	if err != nil {
+		return signaling.Grant{}, err
+	}
+	return signaling.Grant{
+		Held:      berth.Held{Key: s.SessionKey, Generation: s.Generation},
+		SessionID: s.SessionID,
+		Peer:      berth.Peer{ID: s.PeerID, Role: s.Role},
+	}, nil
+}
+
+// iceServers makes the welcome's ice_servers: credentials name the peer and count from the database's time.
+func iceServers(turn auth.TURN, clock *databaseClock) func(signaling.Grant) []signaling.ICEServer {
+	return func(grant signaling.Grant) []signaling.ICEServer {
+		var list []signaling.ICEServer
+		for _, s := range turn.ICEServers(grant.Peer.ID, clock.Now()) {
+			list = append(list, signaling.ICEServer(s))
+		}
+		return list
+	}
+}
+
+// bearer is the token of an Authorization header (RFC 6750 section 2.1), or nothing.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
