@@ -18,7 +18,7 @@ import (
 // enter and other test processes do not sweep.
 func tempRoot(t *testing.T) string {
 	t.Helper()
-	root, err := os.MkdirTemp("", "devpg-test-")
+	root, err := os.MkdirTemp(MemoryDir(), "devpg-test-")
 	if err != nil {
 		t.Fatal(err)
 	}

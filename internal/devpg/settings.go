@@ -28,7 +28,7 @@ func (c Config) settings(port int, socketDir string) []string {
 			"fsync":              "off",
 			"full_page_writes":   "off",
 			"synchronous_commit": "off",
-			"max_wal_size":       "2GB", // no checkpoints in the middle of a test
+			"max_wal_size":       "1GB", // no checkpoints in the middle of a test
 			"checkpoint_timeout": "30min",
 		})
 	}
