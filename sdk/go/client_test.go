@@ -16,17 +16,20 @@ func readCloser(s string) io.ReadCloser { return io.NopCloser(strings.NewReader(
 
 func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 	t.Parallel()
-	for field, config := range map[string]Config{
-		"Config.URL":            {URL: "api.example.com"},
-		"Config.URL ":           {URL: "https://user:secret@api.example.com"},
-		"Config.URL  ":          {URL: "https://api.example.com?x=1"},
-		"Config.URL   ":         {URL: "http://[::1"},
-		"Config.MaxRetryWait":   {MaxRetryWait: -1},
-		"Config.AttemptTimeout": {AttemptTimeout: -1},
+	for _, test := range []struct {
+		field  string
+		config Config
+	}{
+		{"Config.URL", Config{URL: "api.example.com"}},
+		{"Config.URL", Config{URL: "https://user:secret@api.example.com"}},
+		{"Config.URL", Config{URL: "https://api.example.com?x=1"}},
+		{"Config.URL", Config{URL: "http://[::1"}},
+		{"Config.MaxRetryWait", Config{MaxRetryWait: -1}},
+		{"Config.AttemptTimeout", Config{AttemptTimeout: -1}},
 	} {
-		_, err := New(config)
-		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", field, err)
+		_, err := New(test.config)
+		if err == nil || !strings.Contains(err.Error(), test.field) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", test.field, err)
 		}
 	}
 }
@@ -72,22 +75,25 @@ func TestWrongArgumentsAreRefusedBeforeTheyAreSent(t *testing.T) {
 	_, drain := client.DrainWorker(ctx, "w-1", DrainWorker{Deadline: time.Millisecond})
 	_, generation := client.Rejoin(ctx, RejoinRequest{ID: "s-1"})
 	_, foreign := client.Rejoin(ctx, RejoinRequest{URL: "https://elsewhere.example.com/x", Generation: 1})
-	for field, err := range map[string]error{
-		"id":                   create(CreateSession{ID: "a b"}),
-		"peer.id":              create(CreateSession{Peer: Peer{ID: "é"}}),
-		"ttl_seconds":          create(CreateSession{TTL: 1500 * time.Millisecond}),
-		"idle_timeout_seconds": create(CreateSession{IdleTimeout: -time.Second}),
-		"id ":                  session,
-		"peer.id ":             peer,
-		"id  ":                 worker,
-		"deadline_seconds":     drain,
-		"generation":           generation,
-		"token":                foreign,
-		"id   ":                client.EndSession(ctx, strings.Repeat("a", 129)),
+	for _, test := range []struct {
+		field string
+		err   error
+	}{
+		{"id", create(CreateSession{ID: "a b"})},
+		{"peer.id", create(CreateSession{Peer: Peer{ID: "é"}})},
+		{"ttl_seconds", create(CreateSession{TTL: 1500 * time.Millisecond})},
+		{"idle_timeout_seconds", create(CreateSession{IdleTimeout: -time.Second})},
+		{"id", session},
+		{"peer.id", peer},
+		{"id", worker},
+		{"deadline_seconds", drain},
+		{"generation", generation},
+		{"token", foreign},
+		{"id", client.EndSession(ctx, strings.Repeat("a", 129))},
 	} {
 		var e *Error
-		if !errors.As(err, &e) || e.Code != CodeInvalidArgument || e.Fields[0].Field != strings.TrimSpace(field) {
-			t.Errorf("%s: %v", field, err)
+		if !errors.As(test.err, &e) || e.Code != CodeInvalidArgument || e.Fields[0].Field != test.field {
+			t.Errorf("%s: %v", test.field, test.err)
 		}
 	}
 	if n := len(api.seen()); n != 0 {

@@ -34,11 +34,8 @@ func decide(o outcome, limits retryLimits, backoff, spread float64) (wait time.D
 	if o.retries >= limits.maxRetries || !worthRetry(o) || o.retryAfter > limits.maxWait {
 		return 0, false
 	}
-	wait = max(o.retryAfter, scale(window(callBackoffBase, callBackoffCap, o.retries), backoff))
-	wait = scale(wait, 1+callJitter*spread)
-	if o.retryAfter == 0 {
-		wait = min(wait, limits.maxWait)
-	}
+	own := scale(window(callBackoffBase, callBackoffCap, o.retries), backoff)
+	wait = scale(max(o.retryAfter, min(own, limits.maxWait)), 1+callJitter*spread)
 	return wait, wait < o.remaining
 }
 
