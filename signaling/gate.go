@@ -34,7 +34,12 @@ func (g *gates) enter(ctx context.Context, key berth.SessionKey) (leave func(), 
 
 	select {
 	case one.turn <- struct{}{}:
-		return func() { <-one.turn; g.forget(key, one) }, nil
+		leave = func() { <-one.turn; g.forget(key, one) }
+		if err := ctx.Err(); err != nil { // both were ready
+			leave()
+			return nil, err
+		}
+		return leave, nil
 	case <-ctx.Done():
 		g.forget(key, one)
 		return nil, ctx.Err()
