@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,16 +45,16 @@ func (s *service) commonHeaders(header http.Header, r *http.Request, id string) 
 // record writes the access log and the metric. Paths and queries may hold anything, so the route is named by its
 // pattern; ids are logged where something happens to them.
 func (s *service) record(r *http.Request, w middleware.WrapResponseWriter, took time.Duration) {
-	route := chi.RouteContext(r.Context()).RoutePattern()
+	route, status := chi.RouteContext(r.Context()).RoutePattern(), cmp.Or(w.Status(), http.StatusOK)
 	if s.cfg.HTTPMetrics != nil {
-		s.cfg.HTTPMetrics.Observe(route, r.Method, w.Status(), took)
+		s.cfg.HTTPMetrics.Observe(route, r.Method, status, took)
 	}
 	level := slog.LevelInfo
-	if !strings.HasPrefix(route, "/v1/") && w.Status() < http.StatusInternalServerError {
+	if !strings.HasPrefix(route, "/v1/") && status < http.StatusInternalServerError {
 		level = slog.LevelDebug // probes, scrapes and pages
 	}
 	s.log.LogAttrs(r.Context(), level, "request answered",
-		slog.String("method", r.Method), slog.String("route", route), slog.Int("status", w.Status()),
+		slog.String("method", r.Method), slog.String("route", route), slog.Int("status", status),
 		slog.Int("bytes", w.BytesWritten()), slog.Duration("took", took), slog.String("remote", r.RemoteAddr))
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -19,8 +20,8 @@ func (s *service) routes() chi.Router {
 	calls := wire.ServerInterfaceWrapper{Handler: s, ErrorHandlerFunc: s.badParameter}
 	r := chi.NewRouter()
 	r.Use(s.observe, s.recoverPanic, middleware.GetHead)
-	r.NotFound(s.notFound)
-	r.MethodNotAllowed(s.methodNotAllowed(r))
+	r.NotFound(s.unrouted)
+	r.MethodNotAllowed(s.unrouted)
 	s.versionOne(r, &calls)
 	s.serviceRoutes(r, &calls)
 	if s.cfg.Demo != nil {
@@ -82,33 +83,49 @@ func (s *service) badParameter(w http.ResponseWriter, r *http.Request, err error
 	s.fail(w, r, err)
 }
 
+// unrouted answers for a path that does not exist, or not with this method.
+func (s *service) unrouted(w http.ResponseWriter, r *http.Request) {
+	allowed := allowedMethods(chi.RouteContext(r.Context()).Routes, r.URL)
+	if len(allowed) == 0 {
+		s.notFound(w, r)
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	s.refuse(w, r, berth.Refuse(berth.CodeMethodNotAllowed, "This path has other methods only; the Allow header lists them."))
+}
+
 func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, berth.Refuse(berth.CodeNotFound, "There is no such path; paths end without a slash. See /docs."))
 }
 
-// methodNotAllowed lists the methods that the path has.
-func (s *service) methodNotAllowed(routes chi.Routes) http.HandlerFunc {
-	known := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
-	return func(w http.ResponseWriter, r *http.Request) {
-		path := r.URL.EscapedPath()
-		allowed := slices.DeleteFunc(slices.Clone(known), func(method string) bool {
-			if method == http.MethodHead {
-				method = http.MethodGet // GetHead serves it
-			}
-			return !routes.Match(chi.NewRouteContext(), method, path)
-		})
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		s.refuse(w, r, berth.Refuse(berth.CodeMethodNotAllowed, "This path has other methods only; the Allow header lists them."))
+// allowedMethods lists the methods that a path has. The pages' wildcard does not make a path of the API exist.
+func allowedMethods(routes chi.Routes, path *url.URL) []string {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions} {
+		match := chi.NewRouteContext()
+		if !routes.Match(match, method, path.EscapedPath()) || isAPIPath(path.Path) && match.RoutePattern() == "/*" {
+			continue
+		}
+		allowed = append(allowed, method)
+		if method == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
 	}
+	return allowed
 }
 
-// web serves pages. What belongs to the API is a problem, not a page, when it is unknown.
+// isAPIPath tells paths where what is unknown is a problem from those where it is a page.
+func isAPIPath(path string) bool {
+	return slices.ContainsFunc([]string{"/v1", "/docs", "/.well-known"}, func(prefix string) bool {
+		return path == prefix || strings.HasPrefix(path, prefix+"/")
+	})
+}
+
+// web serves pages.
 func (s *service) web(w http.ResponseWriter, r *http.Request) {
-	for _, prefix := range []string{"/v1", "/docs", "/.well-known"} {
-		if r.URL.Path == prefix || strings.HasPrefix(r.URL.Path, prefix+"/") {
-			s.notFound(w, r)
-			return
-		}
+	if isAPIPath(r.URL.Path) {
+		s.unrouted(w, r)
+		return
 	}
 	s.cfg.Web.ServeHTTP(w, r)
 }
