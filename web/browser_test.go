@@ -2,10 +2,12 @@ package web_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,75 +16,65 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestBrowser runs everything that needs a browser in tabs of one Chromium, each with storage of its own.
-func TestBrowser(t *testing.T) {
-	t.Parallel()
-	browser := openBrowser(t)
-	for name, test := range map[string]func(*testing.T, context.Context){
-		"dashboard draws what the API answers":          testDashboardDraws,
-		"dashboard follows changes and says so":         testDashboardFollows,
-		"dashboard asks for a key":                      testDashboardKey,
-		"dashboard shows refusals and how old it is":    testDashboardRefusal,
-		"dashboard drains after asking":                 testDashboardDrain,
-		"dashboard is useful when empty":                testDashboardEmpty,
-		"dashboard copes with ten thousand slots":       testDashboardLarge,
-		"demo gets its session back after a kill":       testDemoKill,
-		"demo says why it was refused":                  testDemoRefused,
-		"session does on each close what it should":     testCloseCodes,
-		"session waits as long as the API says":         testRejoinWaits,
-		"session gives up when the API's word is final": testRejoinFinal,
-		"backoff has full jitter between its limits":    testBackoff,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, openTab(t, browser))
-		})
-	}
+// browser is one Chromium for all tests, started by the first that asks and stopped by TestMain.
+type browser struct {
+	once sync.Once
+	ctx  context.Context // chromedp names a browser by a context
+	stop func()
+	err  error
 }
 
-// openBrowser starts a browser that ends with the test.
-func openBrowser(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	ctx, stop := chromedp.NewExecAllocator(ctx,
-		chromedp.ExecPath(chromium(t)),
-		chromedp.NoSandbox,
-		chromedp.Flag("headless", "new"),
-		chromedp.Flag("disable-gpu", true),
-		chromedp.Flag("disable-quic", true),
-		chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("allow-loopback-in-peer-connection", true),
-		chromedp.Flag("autoplay-policy", "no-user-gesture-required"),
-		chromedp.Flag("disable-features", "WebRtcHideLocalIpsWithMdns"),
-	)
-	ctx, closeAll := chromedp.NewContext(ctx)
-	t.Cleanup(func() {
-		closeAll()
-		stop()
-		cancel()
+var shared = &browser{stop: func() {}}
+
+// start starts the browser at the first call. Without a Chromium the tests fail, so that nothing is left out unseen.
+func (b *browser) start() (context.Context, error) {
+	b.once.Do(func() {
+		path, err := chromium()
+		if err != nil {
+			b.err = err
+			return
+		}
+		ctx, kill := chromedp.NewExecAllocator(context.Background(),
+			chromedp.ExecPath(path),
+			chromedp.NoSandbox,
+			chromedp.Flag("headless", "new"),
+			chromedp.Flag("disable-gpu", true),
+			chromedp.Flag("disable-quic", true),
+			chromedp.Flag("disable-background-networking", true),
+			chromedp.Flag("disable-component-update", true),
+			chromedp.Flag("allow-loopback-in-peer-connection", true),
+			chromedp.Flag("autoplay-policy", "no-user-gesture-required"),
+			chromedp.Flag("disable-features", "WebRtcHideLocalIpsWithMdns"),
+		)
+		ctx, closeAll := chromedp.NewContext(ctx)
+		b.ctx, b.stop = ctx, func() { closeAll(); kill() }
+		b.err = chromedp.Do(ctx, chromedp.Navigate("about:blank"))
 	})
-	do(t, ctx, chromedp.Navigate("about:blank"))
-	return ctx
+	return b.ctx, b.err
 }
 
-// chromium returns the path of the browser. Without one the test fails, so that nothing is left out unseen.
-func chromium(t *testing.T) string {
-	t.Helper()
+func chromium() (string, error) {
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
-			return found
+			return found, nil
 		}
 	}
-	t.Fatal("no Chromium found: run `make deps`, or set CHROMIUM to its path")
-	return ""
+	return "", errors.New("no Chromium found: run `make deps`, or set CHROMIUM to its path")
 }
 
 // openTab opens a tab that shares nothing with other tabs.
-func openTab(t *testing.T, browser context.Context) context.Context {
+func openTab(t *testing.T) context.Context {
 	t.Helper()
-	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	t.Cleanup(closeTab)
+	parent, err := shared.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, closeTab := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	t.Cleanup(func() {
+		cancel()
+		closeTab()
+	})
 	return ctx
 }
 

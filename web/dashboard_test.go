@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -30,7 +31,9 @@ func harbour(t *testing.T) *fakeAPI {
 	return api
 }
 
-func testDashboardDraws(t *testing.T, ctx context.Context) {
+func TestDashboardDrawsWhatTheAPIAnswers(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	openDashboard(t, ctx, harbour(t))
 
 	cells := `Object.fromEntries([...document.querySelectorAll('.worker')].map((w) => [w.dataset.key,
@@ -58,7 +61,9 @@ func testDashboardDraws(t *testing.T, ctx context.Context) {
 	noSidewaysScroll(t, ctx, 360)
 }
 
-func testDashboardFollows(t *testing.T, ctx context.Context) {
+func TestDashboardFollowsChangesAndSaysSo(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := harbour(t)
 	openDashboard(t, ctx, api)
 	eval[bool](t, ctx, `document.querySelector('.worker[data-key=w-1] .worker-name').focus() ?? true`)
@@ -79,7 +84,9 @@ func testDashboardFollows(t *testing.T, ctx context.Context) {
 	}
 }
 
-func testDashboardKey(t *testing.T, ctx context.Context) {
+func TestDashboardAsksForAKey(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := harbour(t)
 	do(t, ctx, chromedp.Navigate(api.URL+"/"))
 	until(t, ctx, `!document.getElementById('gate').hidden && document.activeElement.id === 'gate-key'`)
@@ -98,7 +105,9 @@ func testDashboardKey(t *testing.T, ctx context.Context) {
 	noSidewaysScroll(t, ctx, 360)
 }
 
-func testDashboardRefusal(t *testing.T, ctx context.Context) {
+func TestDashboardShowsRefusalsAndItsAge(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := harbour(t)
 	openDashboard(t, ctx, api)
 	api.set(func() {
@@ -115,7 +124,9 @@ func testDashboardRefusal(t *testing.T, ctx context.Context) {
 	until(t, ctx, `document.getElementById('notice').hidden`)
 }
 
-func testDashboardDrain(t *testing.T, ctx context.Context) {
+func TestDashboardDrainsAfterAsking(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := harbour(t)
 	openDashboard(t, ctx, api)
 
@@ -137,7 +148,9 @@ func testDashboardDrain(t *testing.T, ctx context.Context) {
 	}
 }
 
-func testDashboardEmpty(t *testing.T, ctx context.Context) {
+func TestDashboardIsUsefulWhenEmpty(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := newFakeAPI(t)
 	api.workers, api.sessions = []map[string]any{}, []map[string]any{}
 	openDashboard(t, ctx, api)
@@ -146,10 +159,13 @@ func testDashboardEmpty(t *testing.T, ctx context.Context) {
 	noSidewaysScroll(t, ctx, 360)
 }
 
-func testDashboardLarge(t *testing.T, ctx context.Context) {
+func TestDashboardCopesWithTenThousandSlots(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := newFakeAPI(t)
 	api.workers = []map[string]any{worker("w-big", "ready", 10_000, 6_250), worker("w-mid", "ready", 128, 100)}
-	api.sessions = []map[string]any{}
+	long := strings.Repeat("x", 128) // the longest id
+	api.sessions = []map[string]any{session(long, "active", "w-"+long[2:], 1)}
 	openDashboard(t, ctx, api)
 	if cells := eval[int](t, ctx, `document.querySelectorAll('.worker .cell').length`); cells != 128 {
 		t.Errorf("%d cells drawn, want those of w-mid only", cells)

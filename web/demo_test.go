@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"net/http"
@@ -14,8 +13,10 @@ import (
 //go:embed testdata/loopback.js
 var loopback string
 
-// testDemoKill runs real WebRTC inside one page: the workers are PeerConnections of that page.
-func testDemoKill(t *testing.T, ctx context.Context) {
+// TestDemoGetsItsSessionBackAfterAKill runs real WebRTC inside one page: the workers are PeerConnections of that page.
+func TestDemoGetsItsSessionBackAfterAKill(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := newFakeAPI(t)
 	do(t, ctx, beforePage(loopback), chromedp.Navigate(api.URL+"/demo?autostart=1&source=canvas&handler=echo"))
 
@@ -43,7 +44,9 @@ func testDemoKill(t *testing.T, ctx context.Context) {
 	until(t, ctx, `berthDemo.state === 'ended' && berthDemo.ended === 'left' && loopback.open.size === 0`)
 }
 
-func testDemoRefused(t *testing.T, ctx context.Context) {
+func TestDemoSaysWhyItWasRefused(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := newFakeAPI(t)
 	api.refusal = &problem{status: http.StatusServiceUnavailable, code: "at_capacity", detail: "No slot is free.", retryAfter: "4"}
 	do(t, ctx, beforePage(loopback), chromedp.Navigate(api.URL+"/demo"), chromedp.Click(chromedp.CSS(`#start`)))
@@ -58,8 +61,10 @@ type closeCase struct {
 	Want   []string
 }
 
-// testCloseCodes breaks a connected session with every code of the protocol.
-func testCloseCodes(t *testing.T, ctx context.Context) {
+// TestSessionObeysCloseCodes breaks a connected session with every code of the protocol.
+func TestSessionObeysCloseCodes(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	cases := []closeCase{
 		{1000, "bye", []string{"stop left"}},
 		{1001, "", []string{"reconnect", "rejoin lost"}},
@@ -119,7 +124,9 @@ const rejoinScript = `(async () => {
 	return seen;
 })()`
 
-func testRejoinWaits(t *testing.T, ctx context.Context) {
+func TestSessionWaitsAsLongAsTheAPISays(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	api := newFakeAPI(t)
 	api.answers = []func(http.ResponseWriter){
 		func(w http.ResponseWriter) {
@@ -134,7 +141,9 @@ func testRejoinWaits(t *testing.T, ctx context.Context) {
 	}
 }
 
-func testRejoinFinal(t *testing.T, ctx context.Context) {
+func TestSessionGivesUpOnAFinalWord(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	for _, c := range []struct {
 		refusal problem
 		end     string
@@ -153,7 +162,9 @@ func testRejoinFinal(t *testing.T, ctx context.Context) {
 	}
 }
 
-func testBackoff(t *testing.T, ctx context.Context) {
+func TestBackoffHasFullJitterWithinLimits(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
 	do(t, ctx, chromedp.Navigate(newFakeAPI(t).URL+"/assets/mark.svg"))
 	got := eval[[]float64](t, ctx, `(async () => {
 		const { fullJitter } = await import('/assets/recovery.js');

@@ -17,10 +17,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(withBrowser{m})
 }
 
-func get(t *testing.T, cfg web.Config, target string, header ...string) *http.Response {
+// withBrowser stops the browser after the tests and before leaks are looked for.
+type withBrowser struct{ tests *testing.M }
+
+func (b withBrowser) Run() int {
+	code := b.tests.Run()
+	shared.stop()
+	return code
+}
+
+func get(t *testing.T, cfg web.Config, target string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -28,14 +37,12 @@ func get(t *testing.T, cfg web.Config, target string, header ...string) *http.Re
 	}
 	w := httptest.NewRecorder()
 	web.Handler(cfg).ServeHTTP(w, r)
-	return w.Result()
+	return w
 }
 
 func body(t *testing.T, cfg web.Config, target string) string {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
-	w := httptest.NewRecorder()
-	web.Handler(cfg).ServeHTTP(w, r)
+	w := get(t, cfg, target)
 	if w.Code != http.StatusOK {
 		t.Fatalf("%s: status %d", target, w.Code)
 	}
@@ -67,17 +74,17 @@ func TestEveryFileHasItsTypeAndTag(t *testing.T) {
 	dev := web.Config{Dev: true}
 	for _, target := range append(assets(t), "/", "/demo") {
 		first := get(t, dev, target)
-		if want := types[path.Ext(target)]; want == "" || first.Header.Get("Content-Type") != want {
-			t.Errorf("%s: type %q, want %q", target, first.Header.Get("Content-Type"), want)
+		if want := types[path.Ext(target)]; want == "" || first.Header().Get("Content-Type") != want {
+			t.Errorf("%s: type %q, want %q", target, first.Header().Get("Content-Type"), want)
 		}
-		tag := first.Header.Get("ETag")
-		if again := get(t, dev, target, "If-None-Match", tag); tag == "" || again.StatusCode != http.StatusNotModified {
-			t.Errorf("%s: tag %q asked again gives %d, want 304", target, tag, again.StatusCode)
+		tag := first.Header().Get("ETag")
+		if again := get(t, dev, target, "If-None-Match", tag); tag == "" || again.Code != http.StatusNotModified {
+			t.Errorf("%s: tag %q asked again gives %d, want 304", target, tag, again.Code)
 		}
-		if other := get(t, dev, target, "If-None-Match", `"other"`); other.StatusCode != http.StatusOK {
-			t.Errorf("%s: another tag gives %d, want 200", target, other.StatusCode)
+		if other := get(t, dev, target, "If-None-Match", `"other"`); other.Code != http.StatusOK {
+			t.Errorf("%s: another tag gives %d, want 200", target, other.Code)
 		}
-		if got := first.Header.Get("Cache-Control"); got != "no-cache" {
+		if got := first.Header().Get("Cache-Control"); got != "no-cache" {
 			t.Errorf("%s: Cache-Control %q", target, got)
 		}
 	}
@@ -86,7 +93,7 @@ func TestEveryFileHasItsTypeAndTag(t *testing.T) {
 func TestDevModeChangesPageAndTag(t *testing.T) {
 	t.Parallel()
 	live, dev := get(t, web.Config{}, "/"), get(t, web.Config{Dev: true}, "/")
-	if live.Header.Get("ETag") == dev.Header.Get("ETag") {
+	if live.Header().Get("ETag") == dev.Header().Get("ETag") {
 		t.Error("one tag for two contents")
 	}
 	if !strings.Contains(body(t, web.Config{Dev: true}, "/"), `data-mode="dev"`) {
@@ -104,10 +111,10 @@ func TestOtherPathsPassThrough(t *testing.T) {
 		"/demo", "/demo/", "/demo/sessions", "/assets", "/assets/", "/assets/none.js", "/assets/../dashboard.html",
 		"/assets//base.css", "/dashboard.html", "/static/assets/base.css", "/v1/workers",
 	} {
-		if got := get(t, web.Config{NotFound: teapot}, target).StatusCode; got != http.StatusTeapot {
+		if got := get(t, web.Config{NotFound: teapot}, target).Code; got != http.StatusTeapot {
 			t.Errorf("%s: status %d, want that of NotFound", target, got)
 		}
-		if got := get(t, web.Config{}, target).StatusCode; got != http.StatusNotFound {
+		if got := get(t, web.Config{}, target).Code; got != http.StatusNotFound {
 			t.Errorf("%s: status %d, want 404 by default", target, got)
 		}
 	}
@@ -120,7 +127,7 @@ func TestPolicyForbidsWhatThePagesDoNotNeed(t *testing.T) {
 		"/":     "connect-src 'self';",
 		"/demo": "connect-src 'self' http: https: ws: wss:;",
 	} {
-		policy := get(t, dev, target).Header.Get("Content-Security-Policy")
+		policy := get(t, dev, target).Header().Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'", connect} {
 			if !strings.Contains(policy, part) {
 				t.Errorf("%s: policy %q lacks %q", target, policy, part)
@@ -129,7 +136,7 @@ func TestPolicyForbidsWhatThePagesDoNotNeed(t *testing.T) {
 		if strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: policy %q allows something unsafe", target, policy)
 		}
-		if got := get(t, dev, target).Header.Get("X-Content-Type-Options"); got != "nosniff" {
+		if got := get(t, dev, target).Header().Get("X-Content-Type-Options"); got != "nosniff" {
 			t.Errorf("%s: X-Content-Type-Options %q", target, got)
 		}
 	}

@@ -71,7 +71,7 @@ function drawHarbour(pen, t, still) {
   pen.fillRect(0, 0, WIDTH, HEIGHT);
   drawSun(pen);
   drawWater(pen, sway, 150, '#8fbccb', 7);
-  drawBoat(pen, ((still ? 0.4 : t * 0.045) % 1.3) * WIDTH - 60, 158 + Math.sin(sway * 1.7) * 4, Math.sin(sway * 1.3) * 0.06);
+  drawBoat(pen, ((0.4 + (still ? 0 : t * 0.045)) % 1.3) * WIDTH - 60, 158 + Math.sin(sway * 1.7) * 4, Math.sin(sway * 1.3) * 0.06);
   drawWater(pen, sway * 1.4 + 2, 172, '#3f8597', 6);
   drawWater(pen, sway * 1.9 + 5, 204, '#12506a', 5);
   drawClock(pen, t);
