@@ -303,6 +303,12 @@ func (w *fakeWire) code() websocket.StatusCode {
 	return w.closed
 }
 
+func (w *fakeWire) pinged() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pings
+}
+
 func (w *fakeWire) frames() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

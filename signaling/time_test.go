@@ -125,8 +125,8 @@ func TestClientThatAnswersPingsStays(t *testing.T) {
 				pings++
 			}
 		}
-		if pings < 99 || w.pings != pings {
-			t.Fatalf("%d application and %d protocol pings in 1,000 s", pings, w.pings)
+		if pings < 99 || w.pinged() != pings {
+			t.Fatalf("%d application and %d protocol pings in 1,000 s", pings, w.pinged())
 		}
 		time.Sleep(24 * time.Second)
 		synctest.Wait()
@@ -179,7 +179,7 @@ func TestSlowConnectionIsClosedByBytesAndByAge(t *testing.T) {
 				if got := w.frames(); tc.resume && (len(got) != 1 || w.code() != CloseTryLater) {
 					t.Fatalf("%d frames before close %d; want the one that was stuck, then 1013", len(got), w.code())
 				}
-				if !tc.resume && !w.gone {
+				if !tc.resume && w.Write(nil) == nil {
 					t.Fatal("not cut after its grace")
 				}
 				if n := r.gauge("berth_signaling_connections"); n != 0 {
