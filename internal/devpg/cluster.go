@@ -44,7 +44,7 @@ func (s *Server) initialise(ctx context.Context) error {
 		args = append(args, "--no-sync")
 	}
 	s.log.mark()
-	if err := run(ctx, s.command(s.binaries.initdb(), args)); err != nil {
+	if err := run(ctx, s.command(ctx, s.binaries.initdb(), args)); err != nil {
 		return fmt.Errorf("initdb: %w%s", err, s.log.tail())
 	}
 	if err := os.Rename(unfinished, s.store.data()); err != nil {

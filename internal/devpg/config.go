@@ -61,20 +61,20 @@ func (c Config) withDefaults() (Config, error) {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 
 	if addr, err := netip.ParseAddr(c.Listen); err != nil || !addr.IsLoopback() {
-		return c, fmt.Errorf("Listen %q is not a loopback address: use 127.0.0.1", c.Listen)
+		return c, fmt.Errorf("field Listen: %q is not a loopback address: use 127.0.0.1", c.Listen)
 	}
 	if c.Port < 0 || c.Port > 65535 {
-		return c, fmt.Errorf("Port %d is outside 0..65535", c.Port)
+		return c, fmt.Errorf("field Port: %d is outside 0..65535", c.Port)
 	}
 	if c.MaxConnections < 10 {
-		return c, fmt.Errorf("MaxConnections %d is too few: use 10 or more", c.MaxConnections)
+		return c, fmt.Errorf("field MaxConnections: %d is too few: use 10 or more", c.MaxConnections)
 	}
 	if c.Dir == "" {
 		return c, nil
 	}
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
-		return c, fmt.Errorf("find Dir: %w", err)
+		return c, fmt.Errorf("field Dir: %w", err)
 	}
 	c.Dir = dir
 	return c, nil

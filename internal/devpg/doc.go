@@ -39,10 +39,12 @@
 // directory whose lock is free, after stopping a postmaster that still runs on
 // it. Only a process whose command line names both that data directory and
 // this package's cluster name is ever signalled.
+// What a killed server leaves outside its directory goes too: its System V
+// segment is removed, and a temporary server keeps no segments in /dev/shm.
 //
 // # What is not promised
 //
-// Windows is not supported. Without Config.Durable a crash of the machine
+// Linux and macOS only. Without Config.Durable a crash of the machine
 // loses the data. The server is for one machine: it never listens on anything
 // but loopback.
 package devpg

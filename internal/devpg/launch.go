@@ -58,7 +58,7 @@ func freePort(ctx context.Context, address string) (int, error) {
 func (s *Server) launchOn(ctx context.Context, port int) error {
 	args := append([]string{"-D", s.store.data()}, s.cfg.settings(port, s.scratch.run())...)
 	s.log.mark()
-	proc, err := spawn(s.command(s.binaries.postgres(), args), syscall.SIGQUIT)
+	proc, err := spawn(s.command(ctx, s.binaries.postgres(), args), syscall.SIGQUIT)
 	if err != nil {
 		return err
 	}
@@ -107,10 +107,11 @@ func (s *Server) startFailure(proc *process) error {
 }
 
 // command prepares a server binary to run as the server's user, with nothing of
-// the environment that could change what it does.
-func (s *Server) command(binary string, args []string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
-	cmd.Dir = s.scratch.run() // the current directory may be closed to that user
+// the environment that could change what it does, in a directory that is open
+// to that user. It outlives ctx: run and Stop end it.
+func (s *Server) command(ctx context.Context, binary string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
+	cmd.Dir = s.scratch.run()
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 	if path, ok := os.LookupEnv("LD_LIBRARY_PATH"); ok {
 		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+path)

@@ -78,6 +78,6 @@ func ownTether(text string) error {
 	if _, err := tether(pid, syscall.SIGQUIT); err != nil {
 		return err
 	}
-	fmt.Println("tethered")
+	fmt.Fprintln(os.Stdout, "tethered")
 	select {}
 }

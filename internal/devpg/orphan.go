@@ -22,29 +22,46 @@ const pollInterval = 5 * time.Millisecond
 
 // pidFile is what a postmaster says about itself in postmaster.pid.
 type pidFile struct {
-	pid    int
-	status string // starting, ready, stopping
+	pid     int
+	segment int    // System V shared memory id; negative if not written yet
+	status  string // starting, ready, stopping
 }
 
-// readPIDFile returns a zero pidFile if there is none, or none yet.
+// readPIDFile returns a pidFile without a pid if there is none, or none yet.
 func readPIDFile(data string) (pidFile, error) {
+	none := pidFile{segment: -1}
 	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return pidFile{}, nil
+		return none, nil
 	}
 	if err != nil {
-		return pidFile{}, err
+		return none, err
 	}
 	lines := strings.Split(string(text), "\n")
-	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
-	if err != nil || pid <= 0 {
-		return pidFile{}, nil // being written
+	found := none
+	if _, err := fmt.Sscan(lines[0], &found.pid); err != nil || found.pid <= 0 {
+		return none, nil //nolint:nilerr // the file is being written
 	}
-	found := pidFile{pid: pid}
 	if len(lines) > 7 {
 		found.status = strings.TrimSpace(lines[7])
 	}
+	if len(lines) > 6 {
+		found.segment = segmentID(lines[6])
+	}
 	return found, nil
+}
+
+// segmentID reads a line of key and id.
+func segmentID(line string) int {
+	fields := strings.Fields(line)
+	if len(fields) != 2 {
+		return -1
+	}
+	id, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return -1
+	}
+	return id
 }
 
 // isOrphan reports whether pid is a postmaster that this package started on

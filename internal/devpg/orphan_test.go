@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // processesIn lists the processes whose working directory is data, as that of
@@ -97,6 +99,7 @@ func kill(t *testing.T, owner *exec.Cmd) {
 }
 
 func serverGone(t *testing.T, data string) func() error {
+	t.Helper()
 	return func() error {
 		if pids := processesIn(t, data); len(pids) != 0 {
 			return fmt.Errorf("processes %v still run in %s", pids, data)
@@ -134,28 +137,21 @@ func TestNextStartStopsAnOrphan(t *testing.T) {
 	t.Parallel()
 	root := tempRoot(t)
 	owner, report := startOwner(t, Config{TempDir: root})
+	data := filepath.Join(report.Dir, "data")
+	before, err := readPIDFile(data)
+	if err != nil || before.segment < 0 {
+		t.Fatalf("no shared memory segment: %+v, %v", before, err)
+	}
 	freeze(t, report.PID)
 	kill(t, owner)
 
 	start(t, Config{TempDir: root})
-	eventually(t, serverGone(t, filepath.Join(report.Dir, "data")))
+	eventually(t, serverGone(t, data))
+	if _, err := unix.SysvShmCtl(before.segment, unix.IPC_STAT, new(unix.SysvShmDesc)); ignoreMissing(err) != nil || err == nil {
+		t.Errorf("shared memory segment %d is still there: %v", before.segment, err)
+	}
 	if _, err := os.Stat(report.Scratch); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("stale directory: %v", err)
-	}
-}
-
-func TestSweepSparesTheLiving(t *testing.T) {
-	t.Parallel()
-	root := tempRoot(t)
-	_, report := startOwner(t, Config{TempDir: root})
-	unfinished := filepath.Join(root, scratchPrefix+"unfinished")
-	if err := os.Mkdir(unfinished, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	start(t, Config{TempDir: root})
-	query[int](t, report.URL, "select 1")
-	if _, err := os.Stat(unfinished); err != nil {
-		t.Errorf("a directory in the making was removed: %v", err)
 	}
 }
 

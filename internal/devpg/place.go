@@ -96,8 +96,8 @@ func ownerNote(lock *os.File) string {
 // close gives the lock back and leaves the directory.
 func (p *place) close() error { return p.lock.Close() }
 
-// remove deletes the directory and gives the lock back, in this order so that
-// nobody else can own it in between.
+// remove deletes the directory, with what a killed server in it left elsewhere,
+// and gives the lock back last so that nobody else can own it in between.
 func (p *place) remove() error {
-	return errors.Join(os.RemoveAll(p.path), p.close())
+	return errors.Join(removeSegment(p.data()), os.RemoveAll(p.path), p.close())
 }

@@ -18,7 +18,7 @@ import (
 // enter and other test processes do not sweep.
 func tempRoot(t *testing.T) string {
 	t.Helper()
-	root, err := os.MkdirTemp(MemoryDir(), "devpg-test-")
+	root, err := os.MkdirTemp(MemoryDir(), "devpg-test-") //nolint:usetesting // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +92,7 @@ func TestServer(t *testing.T) {
 }
 
 func answersOnLoopbackAndSocket(t *testing.T, server *Server) {
+	t.Helper()
 	for name, url := range map[string]string{"tcp": server.URL("postgres"), "socket": server.SocketURL("postgres")} {
 		settings := query[string](t, url, `select concat_ws(' ', current_user, current_setting('server_encoding'),
 			current_setting('fsync'), current_setting('client_connection_check_interval'), current_setting('work_mem'))`)
@@ -102,6 +103,7 @@ func answersOnLoopbackAndSocket(t *testing.T, server *Server) {
 }
 
 func needsPasswordOnLoopback(t *testing.T, server *Server) {
+	t.Helper()
 	url := strings.Replace(server.URL("postgres"), server.password, "guess", 1)
 	if _, err := tryQuery[int](t.Context(), url, "select 1"); err == nil || !strings.Contains(err.Error(), "password") {
 		t.Errorf("a wrong password gave %v", err)
@@ -116,6 +118,7 @@ func needsPasswordOnLoopback(t *testing.T, server *Server) {
 }
 
 func createsDatabaseTwice(t *testing.T, server *Server) {
+	t.Helper()
 	for range 2 {
 		if err := server.CreateDatabase(t.Context(), `odd "name"`); err != nil {
 			t.Fatal(err)
@@ -130,6 +133,7 @@ func createsDatabaseTwice(t *testing.T, server *Server) {
 }
 
 func namesTakenPort(t *testing.T, server *Server) {
+	t.Helper()
 	_, err := Start(t.Context(), Config{Port: server.Port(), TempDir: tempRoot(t)})
 	if err == nil || !strings.Contains(err.Error(), "is in use: choose another") {
 		t.Errorf("got %v", err)
@@ -137,6 +141,7 @@ func namesTakenPort(t *testing.T, server *Server) {
 }
 
 func runsBesideAnother(t *testing.T, server *Server) {
+	t.Helper()
 	other := start(t, Config{TempDir: filepath.Dir(server.Dir())})
 	if other.Port() == server.Port() || other.Dir() == server.Dir() {
 		t.Errorf("two servers share port %d or directory %s", other.Port(), other.Dir())
@@ -146,6 +151,7 @@ func runsBesideAnother(t *testing.T, server *Server) {
 }
 
 func runsUnprivileged(t *testing.T, server *Server) {
+	t.Helper()
 	for _, pid := range processesIn(t, server.store.data()) {
 		owner, ok := ownerOf(fmt.Sprintf("/proc/%d", pid))
 		if !ok || owner.uid == 0 || owner.uid != server.who.uid {
@@ -155,36 +161,17 @@ func runsUnprivileged(t *testing.T, server *Server) {
 }
 
 func listensOnLoopbackOnly(t *testing.T, server *Server) {
+	t.Helper()
 	if addresses := query[string](t, server.URL("postgres"), "show listen_addresses"); addresses != "127.0.0.1" {
 		t.Errorf("listens on %s", addresses)
 	}
 }
 
-func TestDurableServerFlushes(t *testing.T) {
-	t.Parallel()
-	server := start(t, Config{Durable: true})
-	if fsync := query[string](t, server.URL("postgres"), "show fsync"); fsync != "on" {
-		t.Errorf("fsync is %s", fsync)
-	}
-}
-
-func TestStopLeavesNothing(t *testing.T) {
+func TestStopIsIdempotentConcurrentAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	root := tempRoot(t)
 	server := start(t, Config{TempDir: root})
 	data := server.store.data()
-	stop(t, server)
-	if entries, err := os.ReadDir(root); err != nil || len(entries) != 0 {
-		t.Errorf("left %v, %v", entries, err)
-	}
-	if left := processesIn(t, data); len(left) != 0 {
-		t.Errorf("still running: %v", left)
-	}
-}
-
-func TestStopIsIdempotentAndConcurrent(t *testing.T) {
-	t.Parallel()
-	server := start(t, Config{})
 	var callers sync.WaitGroup
 	for range 8 {
 		callers.Go(func() {
@@ -195,6 +182,12 @@ func TestStopIsIdempotentAndConcurrent(t *testing.T) {
 		})
 	}
 	callers.Wait()
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 0 {
+		t.Errorf("left %v, %v", entries, err)
+	}
+	if left := processesIn(t, data); len(left) != 0 {
+		t.Errorf("still running: %v", left)
+	}
 }
 
 func TestStopWithoutTimeLeftIsForced(t *testing.T) {

@@ -32,6 +32,11 @@ func (c Config) settings(port int, socketDir string) []string {
 			"checkpoint_timeout": "30min",
 		})
 	}
+	if c.Dir == "" {
+		// segments in the data directory go with it; those of a killed server in
+		// /dev/shm would stay
+		chosen["dynamic_shared_memory_type"] = "mmap"
+	}
 	maps.Copy(chosen, c.Settings)
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(chosen)) {

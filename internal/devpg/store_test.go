@@ -39,6 +39,9 @@ func TestStoreIsKeptAndOwned(t *testing.T) {
 	cfg := Config{Dir: filepath.Join(root, "not", "there", "yet"), Durable: true, TempDir: root}
 	server := start(t, cfg)
 	url := server.URL("postgres")
+	if fsync := query[string](t, url, "show fsync"); fsync != "on" {
+		t.Errorf("durable, but fsync is %s", fsync)
+	}
 	if err := remember(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // the shell before it can signal, and waits for it; call it once.
 func tether(pid int, sig syscall.Signal) (release func(), err error) {
 	const script = `read -r line; kill "-$2" "$1"`
-	shell := exec.Command("/bin/sh", "-c", script, "sh", strconv.Itoa(pid), strconv.Itoa(int(sig)))
+	shell := exec.Command("/bin/sh", "-c", script, "sh", strconv.Itoa(pid), strconv.Itoa(int(sig))) //nolint:noctx // lives as long as pid does
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe, err := shell.StdinPipe()
 	if err != nil {

@@ -68,6 +68,7 @@ func (p *Postgres) database(t testing.TB, template string) *DB {
 // detached is a context for work on behalf of a test that must not stop half
 // way when the test ends. In cleanups the test's context is over already.
 func detached(t testing.TB, timeout time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
 	return context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
 }
 

@@ -60,6 +60,7 @@ func TestDatabaseIsDroppedDespiteConnections(t *testing.T) {
 	var name string
 	var straggler *pgx.Conn
 	failures := onSpy(t, func(tb testing.TB) {
+		tb.Helper()
 		db := databases.Database(tb)
 		name = db.Name
 		conn, err := pgx.Connect(t.Context(), db.URL)
@@ -82,6 +83,7 @@ func TestDatabaseIsDroppedDespiteConnections(t *testing.T) {
 func TestAfterEachFailsTheTest(t *testing.T) {
 	t.Parallel()
 	failures := onSpy(t, func(tb testing.TB) {
+		tb.Helper()
 		db := databases.Database(tb)
 		if _, err := db.Pool.Exec(tb.Context(), "insert into violations values ('x')"); err != nil {
 			tb.Fatalf("insert: %v", err)
@@ -97,6 +99,7 @@ func TestUnreleasedConnectionFailsTheTest(t *testing.T) {
 	t.Parallel()
 	var release func()
 	failures := onSpy(t, func(tb testing.TB) {
+		tb.Helper()
 		conn, err := databases.Database(tb).Pool.Acquire(tb.Context())
 		if err != nil {
 			tb.Fatalf("acquire: %v", err)
@@ -117,7 +120,10 @@ func TestFailedMigrationFailsEveryTestWithItsReason(t *testing.T) {
 		return errors.New("syntax error in 00007")
 	}, PostgresConfig{})
 	for range 2 {
-		failures := onSpy(t, func(tb testing.TB) { broken.Database(tb) })
+		failures := onSpy(t, func(tb testing.TB) {
+			tb.Helper()
+			broken.Database(tb)
+		})
 		if !strings.Contains(failures, "syntax error in 00007") {
 			t.Errorf("got %q", failures)
 		}
@@ -133,7 +139,10 @@ func TestFailedMigrationFailsEveryTestWithItsReason(t *testing.T) {
 func TestMissingPostgresFailsWithTheRemedy(t *testing.T) {
 	t.Parallel()
 	missing := NewPostgres(migrate, PostgresConfig{Server: devpg.Config{BinDir: t.TempDir()}})
-	failures := onSpy(t, func(tb testing.TB) { missing.Database(tb) })
+	failures := onSpy(t, func(tb testing.TB) {
+		tb.Helper()
+		missing.Database(tb)
+	})
 	if !strings.Contains(failures, "make deps") {
 		t.Errorf("got %q", failures)
 	}
@@ -143,6 +152,7 @@ func TestStartPostgresGivesAServerToBreak(t *testing.T) {
 	t.Parallel()
 	var server *devpg.Server
 	failures := onSpy(t, func(tb testing.TB) {
+		tb.Helper()
 		server = StartPostgres(tb, devpg.Config{})
 		if err := server.Stop(context.WithoutCancel(tb.Context())); err != nil {
 			tb.Errorf("stop: %v", err)

@@ -44,7 +44,7 @@ func closePostgres(p *Postgres) error {
 	if p == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout) //nolint:forbidigo // TestMain has no context to hand on
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	return p.Close(ctx)
 }

@@ -24,7 +24,10 @@ func TestSeedsDiffer(t *testing.T) {
 
 func TestSeedRefusesNonsense(t *testing.T) {
 	t.Setenv(seedVar, "1e3")
-	failures := onSpy(t, func(tb testing.TB) { Seed(tb) })
+	failures := onSpy(t, func(tb testing.TB) {
+		tb.Helper()
+		Seed(tb)
+	})
 	if !strings.Contains(failures, seedVar) {
 		t.Errorf("got %q", failures)
 	}

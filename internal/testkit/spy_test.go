@@ -14,7 +14,7 @@ import (
 type spy struct {
 	testing.TB
 
-	ctx      context.Context //nolint:containedctx // stands for the test's own
+	ctx      context.Context // stands for the test's own
 	mu       sync.Mutex
 	failures []string
 	cleanups []func()

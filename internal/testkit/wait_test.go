@@ -28,6 +28,7 @@ func TestEventuallyFailsWithTheLastError(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	failures := onSpy(t, func(tb testing.TB) {
+		tb.Helper()
 		EventuallyTrue(tb, 10*time.Millisecond, "the door is open", func() bool { return false })
 		t.Error("went on")
 	})
