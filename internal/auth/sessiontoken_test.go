@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -195,9 +196,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 func signRaw(key auth.SigningKey, header map[string]any, payload jwt.MapClaims) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, payload)
 	delete(token.Header, "typ")
-	for name, value := range header {
-		token.Header[name] = value
-	}
+	maps.Copy(token.Header, header)
 	return token.SignedString(privateKey(key))
 }
 

@@ -45,7 +45,7 @@ func convert(v variable, text string) error {
 
 // setSecret stores a secret as it is.
 func setSecret(v variable, text string) error {
-	target, ok := v.field.Addr().Interface().(encoding.TextUnmarshaler)
+	target, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.field.Addr())
 	if !ok {
 		return errors.New("not a secret")
 	}

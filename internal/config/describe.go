@@ -32,7 +32,7 @@ func format(field reflect.Value) string {
 		}
 		return strings.Join(texts, ",")
 	}
-	if level, ok := field.Interface().(slog.Level); ok {
+	if level, ok := reflect.TypeAssert[slog.Level](field); ok {
 		return strings.ToLower(level.String())
 	}
 	return fmt.Sprint(field.Interface())

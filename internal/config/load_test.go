@@ -142,7 +142,7 @@ func wantProblems(t *testing.T, err error, names ...string) {
 
 // problems unpacks a joined error.
 func problems(err error) []config.Problem {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the joined error itself is what is unpacked
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return nil
 	}

@@ -10,20 +10,18 @@ import (
 	"github.com/berthdev/berth/internal/config"
 )
 
-// loadAll loads every kind of process and returns the errors by command.
-func loadAll(env []string) map[string]error {
+// loadBoth loads the processes that read most variables, so that each one is tried as an own and as a foreign
+// one, and returns the errors by command.
+func loadBoth(env []string) map[string]error {
 	_, api := config.Load[config.API](env)
 	_, worker := config.Load[config.Worker](env)
-	_, migrate := config.Load[config.Migrate](env)
-	_, tool := config.Load[config.Tool](env)
-	_, local := config.Load[config.Local](env)
-	return map[string]error{"api": api, "worker": worker, "migrate": migrate, "tools": tool, "dev": local}
+	return map[string]error{"api": api, "worker": worker}
 }
 
-// requireRefusal checks that every kind of process names the variable and hides the value.
+// requireRefusal checks that the processes name the variable and hide the value.
 func requireRefusal(t *testing.T, name, value string) {
 	t.Helper()
-	for command, err := range loadAll([]string{name + "=" + value}) {
+	for command, err := range loadBoth([]string{name + "=" + value}) {
 		if err == nil || !strings.Contains("\n"+err.Error(), "\n"+name+": ") {
 			t.Errorf("%s: %s=%q is not refused by name: %v", command, name, value, err)
 			continue

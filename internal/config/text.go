@@ -68,8 +68,7 @@ func readBounded(path string) (string, error) {
 
 // cause is the reason of a file error without the path, which the caller names.
 func cause(err error) string {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err.Error()
 	}
 	return err.Error()
@@ -77,7 +76,7 @@ func cause(err error) string {
 
 // checkText refuses texts that are wrong for every variable; name is the variable or its file.
 func checkText(name, text string, v variable, p *problems) bool {
-	reason, remedy := "", ""
+	var reason, remedy string
 	switch {
 	case strings.TrimSpace(text) == "":
 		reason, remedy = "is set but empty", "unset it, or give "+v.want()

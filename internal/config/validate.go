@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ func check(spec any, p *problems) {
 // checkPresence asks for what is required. A text that has a default can only be missing from a
 // struct made by hand, and is required too.
 func checkPresence(v variable, p *problems) {
-	_, isText := v.field.Interface().(string)
+	isText := v.field.Kind() == reflect.String
 	required := v.tag.Get("required") == "true" || (isText && v.tag.Get("default") != "")
 	if !required || !v.field.IsZero() {
 		return
@@ -65,7 +66,7 @@ func checkItems(v variable, p *problems) {
 			p.add(v.name, "is not "+v.want(), "give a value of that form")
 		}
 	}
-	if s, ok := v.field.Interface().(string); ok && len(v.choices()) > 0 && !hasForm(v, s) {
+	if s, ok := reflect.TypeAssert[string](v.field); ok && len(v.choices()) > 0 && !hasForm(v, s) {
 		p.add(v.name, "is not "+v.want(), "give one of these")
 	}
 }

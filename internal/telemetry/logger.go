@@ -17,7 +17,7 @@ const FormatText = "text"
 // colored text for people (without colors unless w is a terminal).
 func NewLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	if format == FormatText {
-		return slog.New(requestHandler{tint.NewHandler(w, &tint.Options{
+		return slog.New(requestHandler{tint.NewTextHandler(w, &tint.Options{
 			Level: level, ReplaceAttr: redact, TimeFormat: time.TimeOnly, NoColor: !isTerminal(w),
 		})})
 	}

@@ -129,7 +129,7 @@ func TestOnlyHarmlessRequestIDsAreTakenFromCallers(t *testing.T) {
 	if got := telemetry.RequestIDFrom("abc-1"); got != "abc-1" {
 		t.Errorf("got %q, want the caller's id", got)
 	}
-	if telemetry.NewRequestID() == telemetry.NewRequestID() {
+	if first, second := telemetry.NewRequestID(), telemetry.NewRequestID(); first == second {
 		t.Error("two request ids are equal")
 	}
 }
