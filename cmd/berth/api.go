@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthdev/berth/api"
+	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/internal/config"
+	"github.com/berthdev/berth/internal/postgres"
+	"github.com/berthdev/berth/internal/telemetry"
+	"github.com/berthdev/berth/jobs"
+	"github.com/berthdev/berth/web"
+)
+
+const (
+	// jobsPool is the connections that background jobs have to themselves, so that neither they nor requests can
+	// starve the other.
+	jobsPool = 8
+	// startRetry is how long a process waits for a database that is away when it starts.
+	startRetry = time.Second
+)
+
+func apiCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "api",
+		Short: "Run the HTTP API, with the reaper and other background jobs. Any number of replicas",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := load[config.API]()
+			if err != nil {
+				return err
+			}
+			process, err := startAPI(cmd.Context(), settings, nil, newLogger(settings.Log))
+			if err != nil {
+				return err
+			}
+			return process.wait(cmd.Context())
+		},
+	}
+}
+
+// apiProcess is a running API with its background jobs.
+type apiProcess struct {
+	server *api.Server
+	runner *jobs.Runner
+	store  *postgres.Store
+	jobs   *postgres.Store
+
+	background sync.WaitGroup
+	cancel     context.CancelFunc
+	timeout    time.Duration
+}
+
+// startAPI returns once the API accepts requests. demo is for `berth dev` only.
+func startAPI(ctx context.Context, settings config.API, demo *api.Demo, logger *slog.Logger) (*apiProcess, error) {
+	p := &apiProcess{timeout: settings.HTTP.ShutdownTimeout + 10*time.Second}
+	var err error
+	if p.store, err = postgres.Open(ctx, storeConfig(settings, "berth api", settings.Database.PoolSize)); err != nil {
+		return nil, err
+	}
+	if p.jobs, err = postgres.Open(ctx, storeConfig(settings, "berth jobs", jobsPool)); err != nil {
+		p.store.Close()
+		return nil, err
+	}
+	if err := p.start(ctx, settings, demo, logger); err != nil {
+		return nil, errors.Join(err, p.stop(ctx))
+	}
+	logger.InfoContext(ctx, "api ready", "url", p.server.PublicURL(), "version", version)
+	return p, nil
+}
+
+func storeConfig(settings config.API, name string, pool int) postgres.Config {
+	return postgres.Config{
+		URL:           settings.Database.URL.Reveal(),
+		DirectURL:     settings.Database.DirectURL.Reveal(),
+		Name:          name,
+		PoolSize:      pool,
+		DefaultRegion: settings.Region.Name,
+		ConnectWindow: settings.Placement.ConnectWindow,
+		RejoinWindow:  settings.Detection.RejoinWindow,
+	}
+}
+
+func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.Demo, logger *slog.Logger) error {
+	secrets, err := rejoinSecrets(ctx, p.store, logger)
+	if err != nil {
+		return err
+	}
+	rejoins, err := auth.NewRejoinSigner(secrets)
+	if err != nil {
+		return err
+	}
+	registry, err := telemetry.NewRegistry(version)
+	if err != nil {
+		return err
+	}
+	httpMetrics, err := telemetry.NewHTTPMetrics(registry)
+	if err != nil {
+		return err
+	}
+	reaper := jobs.NewReaper(p.jobs, jobs.NewHTTPProber(0), detection(settings.Detection), logger, registry)
+	if p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger,
+		jobs.Config{TickInterval: settings.Detection.ReaperTick}); err != nil {
+		return err
+	}
+	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
+	refusals := postgres.NewRefusalCounter(p.store, logger)
+	p.server, err = api.New(api.Dependencies{
+		Placer: p.store, Sessions: p.store, Workers: p.store, Database: p.store,
+		Waker: reaper, Refusals: refusals,
+		Keys:         auth.NewAuthenticator(p.store, auth.AuthenticatorConfig{}),
+		Signer:       auth.NewSigner(keys),
+		RejoinTokens: rejoins,
+		SigningKeys:  keys,
+		Log:          logger,
+	}, apiConfig(settings, demo, telemetry.Handler(registry), httpMetrics))
+	if err != nil {
+		return err
+	}
+	// Background work outlives the signal: it ends in stop, after the last request.
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	p.background.Go(func() { keys.Run(background) })
+	p.background.Go(func() { refusals.Run(background) })
+	if err := p.runner.Start(background); err != nil {
+		return err
+	}
+	return p.server.Start(background)
+}
+
+// rejoinSecrets reads the secrets of rejoin tokens, and makes the keys of a database that has none yet. It waits for a
+// database that is away.
+func rejoinSecrets(ctx context.Context, store *postgres.Store, logger *slog.Logger) ([][]byte, error) {
+	for {
+		err := store.RotateKeys(ctx)
+		if err == nil {
+			return store.RejoinSecrets(ctx)
+		}
+		if !errors.Is(err, berth.ErrUnavailable) {
+			return nil, fmt.Errorf("read keys (is the schema there? run `berth migrate up`): %w", err)
+		}
+		logger.WarnContext(ctx, "waiting for the database", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(startRetry):
+		}
+	}
+}
+
+func detection(settings config.Detection) berth.Detection {
+	numbers := berth.DefaultDetection()
+	numbers.ConfirmDelay = settings.ConfirmDelay
+	numbers.PauseLimit = settings.PauseLimit
+	numbers.Lease = settings.Lease
+	numbers.BlindAfter = max(numbers.BlindAfter, 2*settings.ReaperTick)
+	return numbers
+}
+
+func apiConfig(
+	settings config.API, demo *api.Demo, metrics http.Handler, httpMetrics *telemetry.HTTPMetrics,
+) api.Config {
+	return api.Config{
+		Listen:          settings.HTTP.Listen,
+		PublicURL:       settings.HTTP.PublicURL,
+		AllowedOrigins:  settings.Edge.AllowedOrigins,
+		Dev:             settings.Dev.Enabled,
+		Demo:            demo,
+		TURN:            turn(settings.TURN),
+		RejoinHold:      settings.Placement.HoldRejoin,
+		ShutdownDelay:   shutdownDelay(settings),
+		ShutdownTimeout: settings.HTTP.ShutdownTimeout,
+		Metrics:         metrics,
+		HTTPMetrics:     httpMetrics,
+		Web:             web.Handler(web.Config{Dev: settings.Dev.Enabled}),
+	}
+}
+
+func turn(settings config.TURN) auth.TURN {
+	return auth.TURN{URLs: settings.URLs, Secrets: settings.Secrets.Reveal(), TTL: settings.TTL}
+}
+
+// shutdownDelay gives balancers time to notice; on a developer's machine there is none.
+func shutdownDelay(settings config.API) time.Duration {
+	if settings.Dev.Enabled {
+		return -1
+	}
+	return 0
+}
+
+// wait returns after an orderly stop that ctx asked for, or when the server failed.
+func (p *apiProcess) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-p.server.Done():
+	}
+	return errors.Join(p.server.Err(), p.stop(ctx))
+}
+
+// stop ends requests, then jobs, then the connections they used.
+func (p *apiProcess) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
+	defer cancel()
+	var errs []error
+	if p.server != nil {
+		errs = append(errs, p.server.Stop(ctx))
+	}
+	if p.runner != nil {
+		errs = append(errs, p.runner.Stop(ctx))
+	}
+	if p.cancel != nil {
+		p.cancel()
+	}
+	p.background.Wait()
+	p.jobs.Close()
+	p.store.Close()
+	return errors.Join(errs...)
+}

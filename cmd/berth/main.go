@@ -1,0 +1,37 @@
+// Command berth is every process of Berth: API, worker, migrations, tools, and all of them together for local work.
+//
+// This package wires the others, turns signals into an orderly stop, and errors into exit codes: 0 done, 1 failed, 2
+// the command line or the configuration is wrong. The first SIGINT or SIGTERM stops, the second ends at once.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// usageError marks a command line or configuration that cannot work.
+type usageError struct{ error }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// After the first signal the default handlers are back, so that the second one ends the process.
+	context.AfterFunc(ctx, stop)
+	err := rootCommand().ExecuteContext(ctx)
+	switch usage := (usageError{}); {
+	case err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "berth:", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "berth:", err)
+		os.Exit(1)
+	}
+}

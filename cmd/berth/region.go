@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/internal/postgres"
+)
+
+func regionCommand() *cobra.Command {
+	command := &cobra.Command{Use: "region", Short: "Regions and where they spill to, in the database"}
+	command.AddCommand(regionSetCommand(), regionListCommand())
+	return command
+}
+
+func regionSetCommand() *cobra.Command {
+	var spill []string
+	command := &cobra.Command{
+		Use:   "set ID",
+		Short: "Make a region, or change where it spills to when it is full",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, id := range append([]string{args[0]}, spill...) {
+				if !berth.ValidRegion(id) {
+					return usageError{errors.New("region is not valid: " + regionHelp)}
+				}
+			}
+			return withStore(cmd, func(ctx context.Context, store *postgres.Store) error {
+				return store.SetRegion(ctx, berth.Region{ID: args[0], Spill: spill})
+			})
+		},
+	}
+	command.Flags().StringSliceVar(&spill, "spill", nil, "regions to try when it is full, in order, with commas between")
+	return command
+}
+
+func regionListCommand() *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use: "list", Short: "List regions", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withStore(cmd, func(ctx context.Context, store *postgres.Store) error {
+				regions, err := store.Regions(ctx)
+				if err != nil {
+					return err
+				}
+				list := listing{header: []string{"ID", "SPILLS TO"}, values: regions}
+				for _, r := range regions {
+					list.rows = append(list.rows, []string{r.ID, strings.Join(r.Spill, ", ")})
+				}
+				return list.print(cmd.OutOrStdout(), output)
+			})
+		},
+	}
+	outputFlag(command, &output)
+	return command
+}

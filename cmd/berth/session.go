@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthdev/berth/internal/config"
+	berthsdk "github.com/berthdev/berth/sdk/go"
+)
+
+// client makes the SDK's client for tools that talk to the API.
+func client() (*berthsdk.Client, error) {
+	settings, err := load[config.Tool]()
+	if err != nil {
+		return nil, err
+	}
+	if len(settings.Peers.URLs) == 0 || !settings.Key.APIKey.IsSet() {
+		return nil, usageError{errors.New("BERTH_API_URLS and BERTH_API_KEY must be set; this command talks to the API")}
+	}
+	return berthsdk.New(berthsdk.Config{URL: settings.Peers.URLs[0], APIKey: settings.Key.APIKey.Reveal()})
+}
+
+func sessionCommand() *cobra.Command {
+	command := &cobra.Command{Use: "session", Short: "Sessions, through the API"}
+	command.AddCommand(sessionListCommand(), sessionShowCommand(), sessionEndCommand())
+	return command
+}
+
+func sessionListCommand() *cobra.Command {
+	var output string
+	var limit int
+	var filter berthsdk.SessionFilter
+	command := &cobra.Command{
+		Use: "list", Short: "List sessions, newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := client()
+			if err != nil {
+				return err
+			}
+			var sessions []*berthsdk.Session
+			list := listing{header: []string{"ID", "TENANT", "STATE", "WORKER", "REGION", "GENERATION"}}
+			for session, err := range api.Sessions(cmd.Context(), filter) {
+				if err != nil {
+					return err
+				}
+				worker := "-"
+				if session.Owner != nil {
+					worker = session.Owner.WorkerID
+				}
+				sessions = append(sessions, session)
+				list.rows = append(list.rows, []string{
+					session.ID, session.TenantID, session.State, worker, session.Region,
+					strconv.FormatInt(session.Generation, 10),
+				})
+				if len(sessions) == limit {
+					break
+				}
+			}
+			list.values = sessions
+			return list.print(cmd.OutOrStdout(), output)
+		},
+	}
+	outputFlag(command, &output)
+	command.Flags().StringVar(&filter.State, "state", "", "assigned, active, awaiting_rejoin or ended")
+	command.Flags().StringVar(&filter.Worker, "worker", "", "only those that this worker owns")
+	command.Flags().StringVar(&filter.Tenant, "tenant", "", "only this tenant's (operator key)")
+	command.Flags().IntVar(&limit, "limit", 200, "most sessions to list")
+	return command
+}
+
+func sessionShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show one session (tenant key)", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := client()
+			if err != nil {
+				return err
+			}
+			session, err := api.Session(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			encoder := json.NewEncoder(cmd.OutOrStdout())
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(session)
+		},
+	}
+}
+
+func sessionEndCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "end ID", Short: "End one session (tenant key)", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := client()
+			if err != nil {
+				return err
+			}
+			return api.EndSession(cmd.Context(), args[0])
+		},
+	}
+}

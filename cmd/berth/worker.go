@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/config"
+	"github.com/berthdev/berth/internal/postgres"
+	"github.com/berthdev/berth/internal/telemetry"
+	"github.com/berthdev/berth/media"
+	"github.com/berthdev/berth/signaling"
+	"github.com/berthdev/berth/worker"
+)
+
+// defaultRegion is where a worker stands whose host says nothing of regions.
+const defaultRegion = "default"
+
+func workerCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "worker",
+		Short: "Run a worker: signaling and media. One per host or per GPU. SIGTERM drains it",
+		Long:  "Run a worker. The subcommands operate on workers through the API, with an operator key.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := load[config.Worker]()
+			if err != nil {
+				return err
+			}
+			process, err := startWorker(cmd.Context(), settings, newLogger(settings.Log))
+			if err != nil {
+				return err
+			}
+			return process.wait(cmd.Context())
+		},
+	}
+	command.AddCommand(workerListCommand(), workerDrainCommand(), workerUndrainCommand())
+	return command
+}
+
+// workerProcess is a running worker with what it stands on.
+type workerProcess struct {
+	worker *worker.Worker
+	engine *media.Engine
+	store  *postgres.Store
+
+	background sync.WaitGroup
+	cancel     context.CancelFunc
+	timeout    time.Duration
+}
+
+// startWorker returns while the worker registers: that may take until an older instance of its id is gone.
+func startWorker(ctx context.Context, settings config.Worker, logger *slog.Logger) (*workerProcess, error) {
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p := &workerProcess{cancel: cancel, timeout: settings.Identity.DrainDeadline + 20*time.Second}
+	if err := p.start(ctx, background, settings, logger); err != nil {
+		p.release(ctx)
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *workerProcess) start(ctx, background context.Context, settings config.Worker, logger *slog.Logger) error {
+	var err error
+	if p.store, err = postgres.Open(ctx, workerStoreConfig(settings)); err != nil {
+		return err
+	}
+	registry, err := telemetry.NewRegistry(version)
+	if err != nil {
+		return err
+	}
+	p.engine, err = media.New(media.Config{
+		Listen: settings.Media.Listen, Announce: settings.Media.Announce.String(),
+	}, logger.With("worker_id", settings.Identity.WorkerID), registry)
+	if err != nil {
+		return err
+	}
+	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
+	p.background.Go(func() { keys.Run(background) })
+	deps := worker.Deps{
+		Registry: p.store, Verifier: auth.NewVerifier(keys, settings.Identity.WorkerID), Media: worker.NewMedia(p.engine),
+		Logger: logger, Metrics: registry,
+	}
+	if deps.SignalingListener, err = listen(ctx, "BERTH_SIGNALING_LISTEN", settings.Signaling.Listen); err != nil {
+		return err
+	}
+	if deps.ControlListener, err = listen(ctx, "BERTH_CONTROL_LISTEN", settings.Control.Listen); err != nil {
+		return errors.Join(err, deps.SignalingListener.Close())
+	}
+	p.worker, err = worker.New(workerConfig(settings, deps), deps)
+	if err != nil {
+		return errors.Join(err, deps.SignalingListener.Close(), deps.ControlListener.Close())
+	}
+	return p.worker.Start(ctx)
+}
+
+func listen(ctx context.Context, variable, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", variable, err)
+	}
+	return listener, nil
+}
+
+func workerStoreConfig(settings config.Worker) postgres.Config {
+	return postgres.Config{
+		URL:          settings.Database.URL.Reveal(),
+		DirectURL:    settings.Database.DirectURL.Reveal(),
+		Name:         "berth worker " + settings.Identity.WorkerID,
+		PoolSize:     settings.Database.PoolSize,
+		RejoinWindow: settings.Detection.RejoinWindow,
+		Keepalive: postgres.Keepalive{
+			Idle:        settings.Presence.KeepaliveIdle,
+			Interval:    settings.Presence.KeepaliveInterval,
+			Count:       settings.Presence.KeepaliveCount,
+			UserTimeout: settings.Presence.UserTimeout,
+		},
+	}
+}
+
+func workerConfig(settings config.Worker, deps worker.Deps) worker.Config {
+	return worker.Config{
+		WorkerID:      settings.Identity.WorkerID,
+		Region:        cmp.Or(settings.Region.Name, defaultRegion),
+		Capacity:      settings.Identity.Slots,
+		Version:       version,
+		SignalingURL:  signalingURL(settings.Signaling.URL, deps.SignalingListener.Addr()),
+		ControlURL:    config.Endpoint(settings.Control.URL, "http", deps.ControlListener.Addr()),
+		RenewInterval: settings.Detection.RenewInterval,
+		Lease:         settings.Detection.Lease,
+		HoldLimit:     settings.Detection.HoldLimit,
+		DrainDeadline: settings.Identity.DrainDeadline,
+		TURN:          turn(settings.TURN),
+		Signaling: signaling.Config{
+			AllowedOrigins: settings.Edge.AllowedOrigins,
+			AllowLoopback:  settings.Dev.Enabled,
+			UpgradeRate:    float64(settings.Signaling.UpgradeRate),
+			PingInterval:   settings.Signaling.PingInterval,
+		},
+	}
+}
+
+// signalingURL is what clients connect to; a URL that was not configured gets the path of the WebSocket.
+func signalingURL(configured string, bound net.Addr) string {
+	if configured != "" {
+		return configured
+	}
+	return strings.TrimSuffix(config.Endpoint("", "ws", bound), "/") + "/rtc"
+}
+
+// wait returns after the drain that ctx asked for, or when the worker gave up.
+func (p *workerProcess) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-p.worker.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
+	defer cancel()
+	err := errors.Join(p.worker.Stop(stopping), p.worker.Err())
+	p.release(ctx)
+	return err
+}
+
+// release closes what the worker stood on.
+func (p *workerProcess) release(ctx context.Context) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if p.engine != nil {
+		_ = p.engine.Close(closing) // the process ends; peers that did not close in time end with it
+	}
+	p.cancel()
+	p.background.Wait()
+	if p.store != nil {
+		p.store.Close()
+	}
+}
+
+func workerListCommand() *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use: "list", Short: "List workers", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := client()
+			if err != nil {
+				return err
+			}
+			var workers []any
+			list := listing{header: []string{"ID", "INSTANCE", "REGION", "STATE", "USED", "SLOTS", "CORDONED"}}
+			for w, err := range api.Workers(cmd.Context()) {
+				if err != nil {
+					return err
+				}
+				workers = append(workers, w)
+				list.rows = append(list.rows, []string{
+					w.ID, strconv.FormatInt(w.Instance, 10), w.Region, w.State,
+					strconv.Itoa(w.Used), strconv.Itoa(w.Capacity), cmp.Or(w.CordonedReason, "-"),
+				})
+			}
+			list.values = workers
+			return list.print(cmd.OutOrStdout(), output)
+		},
+	}
+	outputFlag(command, &output)
+	return command
+}
