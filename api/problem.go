@@ -43,7 +43,8 @@ func (s *service) refusal(r *http.Request, err error) *berth.Refusal {
 	switch {
 	case errors.As(err, &refusal):
 		return refusal
-	case errors.Is(ctx.Err(), context.Canceled) && (errors.Is(err, context.Canceled) || isUnavailable(err)):
+	case errors.Is(ctx.Err(), context.Canceled): // whatever went wrong, it did because the caller left
+		s.log.DebugContext(ctx, "caller left", slog.String("route", r.Pattern), slog.Any("err", err))
 		return nil
 	case errors.Is(err, auth.ErrUnauthenticated), errors.Is(err, auth.ErrTokenInvalid):
 		return berth.Refuse(berth.CodeUnauthenticated, "The key or token is unknown, malformed or revoked.")
