@@ -172,7 +172,7 @@ func TestErrorsCarryWhatTheAPISaid(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json; charset=utf-8")
-		w.WriteHeader(400)
+		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"code":"invalid_argument","detail":"Not valid.","request_id":"req-9","retryable":false,
 			"errors":[{"field":"region","reason":"no such region"}]}`)
 	})

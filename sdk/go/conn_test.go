@@ -1,119 +1,17 @@
 package berth
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/pion/rtcp"
 	"github.com/pion/webrtc/v4"
 )
-
-// rig is a client's side of a connection under test: a track that is fed and what came back.
-type rig struct {
-	t      *testing.T
-	client *Client
-	naps   *naps
-	config ConnectConfig
-	tracks chan *webrtc.TrackRemote
-
-	mu     sync.Mutex
-	states []StateChange
-	logs   bytes.Buffer
-}
-
-func newRig(t *testing.T, apiURL string) *rig {
-	t.Helper()
-	r := &rig{t: t, tracks: make(chan *webrtc.TrackRemote, 64)}
-	logger := slog.New(slog.NewJSONHandler(lockedWriter{r}, nil))
-	r.client, r.naps = testClient(t, Config{URL: apiURL, Logger: logger})
-	track := newTestTrack(t)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() { feed(track, stop) })
-	t.Cleanup(func() {
-		close(stop)
-		wg.Wait()
-		r.noSecrets()
-	})
-	r.config = ConnectConfig{
-		Tracks:  []webrtc.TrackLocal{track},
-		OnTrack: func(track *webrtc.TrackRemote, _ *webrtc.RTPReceiver) { r.tracks <- track },
-		OnState: func(c StateChange) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.states = append(r.states, c)
-		},
-	}
-	return r
-}
-
-type lockedWriter struct{ r *rig }
-
-func (w lockedWriter) Write(p []byte) (int, error) {
-	w.r.mu.Lock()
-	defer w.r.mu.Unlock()
-	return w.r.logs.Write(p)
-}
-
-// connect connects and closes at the end of the test.
-func (r *rig) connect(p *Placement) (*Conn, error) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
-	defer cancel()
-	conn, err := r.client.Connect(ctx, p, r.config)
-	if err == nil {
-		r.t.Cleanup(func() {
-			_ = conn.Close()
-			receive(r.t, conn.Done(), "the connection's goroutines")
-		})
-	}
-	return conn, err
-}
-
-func (r *rig) mustConnect(p *Placement) *Conn {
-	r.t.Helper()
-	conn, err := r.connect(p)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return conn
-}
-
-// flows waits for a new remote track with a packet on it.
-func (r *rig) flows() {
-	r.t.Helper()
-	track := receive(r.t, r.tracks, "a remote track")
-	if _, _, err := track.ReadRTP(); err != nil {
-		r.t.Fatalf("read track: %v", err)
-	}
-}
-
-func (r *rig) history() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var names []string
-	for _, c := range r.states {
-		names = append(names, string(c.State))
-	}
-	return strings.Join(names, " ")
-}
-
-func (r *rig) noSecrets() {
-	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, secret := range []string{"secretjwt", "secretrejoin", "a=ice-ufrag"} {
-		if strings.Contains(r.logs.String(), secret) {
-			r.t.Errorf("the log holds %q:\n%s", secret, r.logs.String())
-		}
-	}
-}
 
 func TestMediaFlowsBothWaysUntilClose(t *testing.T) {
 	t.Parallel()
@@ -157,6 +55,42 @@ func TestDataChannelsCarryMessages(t *testing.T) {
 	r.mustConnect(worker.placement(1, ""))
 	if got := receive(t, echoes, "an echo"); got != "ahoy" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestReceivingNeedsNoTrackOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	worker := newFakeWorker(t)
+	r := newRig(t, "http://unused.invalid")
+	r.config.Tracks, r.config.Receive = nil, []webrtc.RTPCodecType{webrtc.RTPCodecTypeVideo}
+	r.mustConnect(worker.placement(1, ""))
+	r.flows()
+}
+
+func TestFeedbackOnATrackArrives(t *testing.T) {
+	t.Parallel()
+	worker := newFakeWorker(t)
+	r := newRig(t, "http://unused.invalid")
+	lost := make(chan uint32, 64)
+	r.config.OnRTCP = func(track webrtc.TrackLocal, packets []rtcp.Packet) {
+		for _, p := range packets {
+			if pli, ok := p.(*rtcp.PictureLossIndication); ok && track == r.config.Tracks[0] {
+				lost <- pli.MediaSSRC
+			}
+		}
+	}
+	r.mustConnect(worker.placement(1, ""))
+	eventually(t, "packets at the worker", func() bool { return worker.packets.Load() > 0 })
+	peer := receive(t, worker.peers, "the peer")
+	var ssrc uint32
+	for _, receiver := range peer.pc.GetReceivers() {
+		ssrc = uint32(receiver.Track().SSRC())
+	}
+	if err := peer.pc.WriteRTCP([]rtcp.Packet{&rtcp.PictureLossIndication{MediaSSRC: ssrc}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, lost, "the picture loss indication"); got != ssrc {
+		t.Errorf("for %d, want %d", got, ssrc)
 	}
 }
 

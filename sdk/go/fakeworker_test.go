@@ -272,7 +272,7 @@ type blackhole struct {
 
 func newBlackhole(t *testing.T) *blackhole {
 	t.Helper()
-	conn, err := net.ListenPacket("udp4", "127.0.0.1:0") //nolint:noctx // a test's own socket
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

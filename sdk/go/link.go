@@ -59,6 +59,7 @@ type probe struct{ err error }
 
 // dial opens the socket and starts reading. The loss says why there is none.
 func (c *Conn) dial(ctx context.Context, p Placement) (*link, *loss) {
+	//nolint:bodyclose // because Dial closes the body of a failed upgrade itself, and a good one has none
 	socket, resp, err := websocket.Dial(ctx, p.Owner.SignalingURL, &websocket.DialOptions{
 		HTTPClient:   c.client.http,
 		Subprotocols: []string{protocol, "token." + p.Token},

@@ -91,7 +91,7 @@ func TestScenario_K06_ZeroAndPastTimesKeepTheBackoff(t *testing.T) {
 					attempts++
 					header := http.Header{"Retry-After": {value()}, "Content-Type": {"application/problem+json"}}
 					body := `{"code":"session_start_rate_limited","retryable":true}`
-					return &http.Response{StatusCode: 429, Header: header, Body: readCloser(body)}, nil
+					return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: readCloser(body)}, nil
 				})
 				client, err := New(Config{URL: "http://api", HTTPClient: &http.Client{Transport: transport}, MaxRetries: 6})
 				if err != nil {

@@ -125,7 +125,7 @@ func TestScenario_K20_AnEndedSessionStaysEnded(t *testing.T) {
 			if err := conn.Err(); !errors.Is(err, test.want) || ErrorCode(err) != test.code || len(api.seen()) != 1 {
 				t.Errorf("%v after %d rejoins", err, len(api.seen()))
 			}
-			if IsEnded(conn.Err()) != (test.want == ErrSessionEnded) {
+			if IsEnded(conn.Err()) != errors.Is(test.want, ErrSessionEnded) {
 				t.Errorf("IsEnded(%v)", conn.Err())
 			}
 		})
