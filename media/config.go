@@ -22,6 +22,7 @@ const (
 	sessionQueue        = 256
 	answerTimeout       = 15 * time.Second
 	gatherWait          = 250 * time.Millisecond
+	handshakeRetry      = 250 * time.Millisecond // of DTLS; Pion's second delays a join after one lost packet
 )
 
 // Config is what may be chosen about an Engine. The zero value works.
@@ -77,16 +78,17 @@ func (c Config) validate() error {
 }
 
 // listenAddress parses Listen. The address is invalid if none is named.
-func (c Config) listenAddress() (netip.Addr, int, error) {
+func (c Config) listenAddress() (netip.Addr, uint16, error) {
 	udp, err := net.ResolveUDPAddr("udp", c.Listen)
 	if err != nil {
 		return netip.Addr{}, 0, fmt.Errorf("media: Listen must be [address]:port: %w", err)
 	}
-	ip, ok := netip.AddrFromSlice(udp.IP)
-	if !ok || ip.IsUnspecified() {
-		return netip.Addr{}, udp.Port, nil
+	both := udp.AddrPort()
+	ip := both.Addr().Unmap()
+	if !ip.IsValid() || ip.IsUnspecified() {
+		return netip.Addr{}, both.Port(), nil
 	}
-	return ip.Unmap().WithZone(udp.Zone), udp.Port, nil
+	return ip, both.Port(), nil
 }
 
 // announceAddress parses Announce. The port is zero if only an address is announced, the address

@@ -2,7 +2,6 @@ package media
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -18,7 +17,8 @@ const (
 	timerAnswer  = "answer"
 )
 
-// connect makes the connection of the peer and its handler.
+// connect makes the connection of the peer and its handler. On failure the connection may be there and
+// is closed with the peer.
 func (p *Peer) connect() error {
 	pc, err := p.session.engine.stack.connect(newRoamer())
 	if err != nil {
@@ -26,7 +26,7 @@ func (p *Peer) connect() error {
 	}
 	p.pc = pc
 	if p.handler, err = p.session.handler.Attach(p); err != nil {
-		return errors.Join(fmt.Errorf("%w: attach: %w", ErrHandler, err), pc.Close())
+		return fmt.Errorf("%w: attach: %w", ErrHandler, err)
 	}
 	pc.OnICECandidate(func(c *webrtc.ICECandidate) { p.onPion(pc, func() { p.localCandidate(c) }) })
 	pc.OnConnectionStateChange(func(webrtc.PeerConnectionState) { p.onPion(pc, p.syncState) })
@@ -258,15 +258,17 @@ func (p *Peer) startTrack(remote *webrtc.TrackRemote, receiver *webrtc.RTPReceiv
 	}
 	handler := p.handler
 	p.spawn("track", func() error { return handler.Track(p.ctx, t) })
-	// The reports of the client reach the interceptors only if somebody reads them.
-	p.spawn("reports", func() error {
-		buf := make([]byte, packetBytes)
-		for {
-			if _, _, err := receiver.Read(buf); err != nil {
-				return nil
-			}
+	p.spawn("reports", func() error { readReports(receiver); return nil })
+}
+
+// readReports reads the client's RTCP until the track ends: interceptors see only what somebody reads.
+func readReports(receiver *webrtc.RTPReceiver) {
+	buf := make([]byte, packetBytes)
+	for {
+		if _, _, err := receiver.Read(buf); err != nil {
+			return
 		}
-	})
+	}
 }
 
 // startChannel gives a data channel of the client to the handler.

@@ -126,7 +126,7 @@ func TestEchoForwardsKeyframeRequestsToTheSender(t *testing.T) {
 	}()
 	receive(t, ctx, requests) // of the echo itself, at the start
 
-	video := c.expect(webrtc.RTPCodecTypeVideo, 50) // at 10 ms each: past the 300 ms in which requests are one
+	video := c.expect(webrtc.RTPCodecTypeVideo, 30) // at 20 ms each: past the 300 ms in which requests are one
 	pli := &rtcp.PictureLossIndication{MediaSSRC: video.packet.SSRC}
 	if err := c.pc.WriteRTCP([]rtcp.Packet{pli}); err != nil {
 		t.Fatal(err)

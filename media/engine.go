@@ -134,20 +134,21 @@ func (e *Engine) Close(ctx context.Context) error {
 	for _, s := range open {
 		s.Close("engine closed")
 	}
-	e.closeOnce.Do(func() {
-		go func() {
-			defer close(e.down)
-			e.wg.Wait()
-			if err := e.sockets.close(); err != nil {
-				e.log.Warn("media sockets close", "err", err)
-			}
-		}()
-	})
+	e.closeOnce.Do(func() { go e.finishClose() })
 	select {
 	case <-e.down:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("media: close: %w", ctx.Err())
+	}
+}
+
+// finishClose closes the sockets after the last session. Close waits for it.
+func (e *Engine) finishClose() {
+	defer close(e.down)
+	e.wg.Wait()
+	if err := e.sockets.close(); err != nil {
+		e.log.Warn("media sockets close", "err", err)
 	}
 }
 

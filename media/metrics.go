@@ -83,14 +83,14 @@ type traffic struct {
 
 func (t *traffic) in(size int) {
 	t.packetsIn.Add(1)
-	t.bytesIn.Add(uint64(size)) //nolint:gosec // a length
+	t.bytesIn.Add(uint64(size))
 	t.metrics.packetsIn.Inc()
 	t.metrics.bytesIn.Add(float64(size))
 }
 
 func (t *traffic) out(size int) {
 	t.packetsOut.Add(1)
-	t.bytesOut.Add(uint64(size)) //nolint:gosec // a length
+	t.bytesOut.Add(uint64(size))
 	t.metrics.packetsOut.Inc()
 	t.metrics.bytesOut.Add(float64(size))
 }

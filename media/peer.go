@@ -171,6 +171,14 @@ func (p *Peer) Renegotiate(ctx context.Context, f func(n *Negotiation) error) er
 	})
 }
 
+// abandon undoes connect for a peer that never became part of the session.
+func (p *Peer) abandon() {
+	p.cancel(ErrClosed)
+	if p.pc != nil {
+		p.closeConnection(p.pc)
+	}
+}
+
 // fail ends the peer for a reason that is counted.
 func (p *Peer) fail(reason string, err error) {
 	p.failed.Do(func() {

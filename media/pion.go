@@ -78,6 +78,7 @@ func (st *stack) configureICE(s *sockets) error {
 
 func (st *stack) configureTransports() {
 	se := &st.settings
+	se.SetDTLSRetransmissionInterval(handshakeRetry)
 	// Detached channels with blocking writes: the echo of a client that does not read waits, and
 	// SCTP's window stops the client's sending.
 	se.DetachDataChannels()

@@ -73,7 +73,10 @@ func (p *player) Run(ctx context.Context) error {
 	start := time.Now()
 	for {
 		if err := p.sendDue(time.Since(start), &video, &audio); err != nil {
-			return ignoreAfter(ctx, err)
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // a write that met the end of the peer
+			}
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -104,14 +107,6 @@ func (p *player) Channel(_ context.Context, c *Channel) error {
 			return err
 		}
 	}
-}
-
-// ignoreAfter drops the error of a write that met the end of the peer.
-func ignoreAfter(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // cursor is a position in a loop of frames.

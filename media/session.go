@@ -169,6 +169,7 @@ func (s *Session) admit(p *Peer) (err error) {
 			err = ErrPanic
 		}
 		if err != nil {
+			p.abandon()
 			s.engine.releasePeer()
 		}
 	}()

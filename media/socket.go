@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -73,7 +72,7 @@ type tcpListenError struct{ err error }
 func (e *tcpListenError) Error() string { return e.err.Error() }
 
 // open makes one attempt and leaves nothing open on failure.
-func (s *sockets) open(cfg Config, listen netip.Addr, port int, loggers logging.LoggerFactory) error {
+func (s *sockets) open(cfg Config, listen netip.Addr, port uint16, loggers logging.LoggerFactory) error {
 	conns, err := s.bind(listen, port)
 	if err != nil {
 		return err
@@ -98,7 +97,7 @@ func (s *sockets) open(cfg Config, listen netip.Addr, port int, loggers logging.
 
 // bind opens one socket, or one per local address if neither Listen nor Announce names one: a
 // socket that is bound to its address answers from the address it was asked at.
-func (s *sockets) bind(listen netip.Addr, port int) ([]*net.UDPConn, error) {
+func (s *sockets) bind(listen netip.Addr, port uint16) ([]*net.UDPConn, error) {
 	ips := []netip.Addr{listen}
 	switch {
 	case listen.IsValid():
@@ -114,25 +113,24 @@ func (s *sockets) bind(listen netip.Addr, port int) ([]*net.UDPConn, error) {
 	}
 	var conns []*net.UDPConn
 	for _, ip := range ips {
-		conn, err := listenUDP(netip.AddrPortFrom(ip, uint16(port))) //nolint:gosec // a port
+		conn, err := listenUDP(netip.AddrPortFrom(ip, port))
 		if err != nil {
 			closeAll(conns)
 			return nil, err
 		}
 		conns = append(conns, conn)
-		port = conn.LocalAddr().(*net.UDPAddr).Port //nolint:forcetypeassert // of a UDP socket
+		port = udpAddrPort(conn.LocalAddr()).Port()
 	}
 	return conns, nil
 }
 
 // openTCP listens on the UDP port's number.
 func (s *sockets) openTCP(listen netip.Addr, limit int, loggers logging.LoggerFactory) error {
-	host := ""
+	address := &net.TCPAddr{Port: int(s.bound[0].Port())}
 	if listen.IsValid() {
-		host = listen.String()
+		address.IP, address.Zone = listen.AsSlice(), listen.Zone()
 	}
-	port := int(s.bound[0].Port())
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	listener, err := net.ListenTCP("tcp", address)
 	if err != nil {
 		return err
 	}
