@@ -32,7 +32,11 @@ func TestDemoGetsItsSessionBackAfterAKill(t *testing.T) {
 	}
 	eval[bool](t, ctx, `loopback.kill('w-1') ?? true`)
 
+	// The frames of the lost worker must not pass for those of the next.
 	until(t, ctx, `berthDemo.owner === 'w-2' && berthDemo.generation === 2 && berthDemo.framesDecoded > 5`)
+	if last := eval[string](t, ctx, `berthDemo.history.findLast(({ type }) => type === 'media').owner`); last != "w-2" {
+		t.Errorf("frames counted while the last first picture came from %s", last)
+	}
 	until(t, ctx, `document.getElementById('log').textContent.includes('Rejoined in ')`)
 	want := []map[string]any{{"authorization": "Bearer again", "generation": 1.0, "lost": true}}
 	if diff := cmp.Diff(want, api.rejoined()); diff != "" {

@@ -117,8 +117,9 @@ class Dashboard {
     const shown = (filtered ?? sessions).filter((session) => matchSession(session, this.#filter()));
     renderSessions(part('session-rows'), shown, { now, selected: this.#selected });
     part('sessions').hidden = shown.length === 0;
-    part('no-sessions').hidden = sessions.length > 0;
-    part('no-match').hidden = shown.length > 0 || sessions.length === 0;
+    const untouched = noChoice(this.#filter());
+    part('no-sessions').hidden = shown.length > 0 || !untouched;
+    part('no-match').hidden = shown.length > 0 || untouched;
     const of = moreSessions ? 'the newest that the API lists' : plural(sessions.length, 'session');
     setText(part('session-count'), sessions.length ? `${shown.length} shown of ${of}` : '');
     this.#drawHighlight(shown);
@@ -173,6 +174,11 @@ class Dashboard {
     fresh.dataset.tone = age > STALE ? 'bad' : 'idle';
     setText(fresh, age > STALE ? `Stale: last answer ${duration(age)} ago` : 'Live, read every second');
   }
+}
+
+/** noChoice reports whether the filters are as they were when the page opened. */
+function noChoice({ state, worker, text }) {
+  return state === 'live' && !worker && !text;
 }
 
 function sessionCommand() {

@@ -83,6 +83,7 @@ class Demo {
   async #openSource(kind) {
     this.#source = kind === 'none' ? undefined : await openSource(kind);
     part('local').srcObject = this.#source?.stream ?? null;
+    setText(part('local-caption'), this.#source ? 'You send' : 'You send nothing: the worker plays its own');
   }
 
   async #run(handler) {
@@ -173,6 +174,7 @@ class Demo {
   }
 
   #lost({ code, reason }) {
+    this.#newMeter(undefined);
     const first = this.#voyage.lost();
     if (first) this.#wake.mark(performance.now(), 'lost');
     part('returned-figure').dataset.frozen = 'last picture';
@@ -206,9 +208,9 @@ class Demo {
 
   async #look() {
     const pc = this.#session?.peerConnection;
-    if (!pc) return;
+    if (!pc) return this.#drawGap();
     const report = await pc.getStats();
-    if (pc !== this.#session?.peerConnection) return; // a new one took over meanwhile
+    if (pc !== this.#session?.peerConnection) return; // lost meanwhile
     if (pc !== this.#metered) this.#newMeter(pc);
     const totals = readTotals(report);
     if (this.#voyage.framesDecoded === 0 && totals.framesDecoded > 0) this.#mediaBack();
@@ -217,6 +219,12 @@ class Demo {
     this.#drawStats(totals, this.#meter.add(totals));
   }
 
+  #drawGap() {
+    this.#wake.add(performance.now(), 0);
+    setText(part('fps'), '0');
+  }
+
+  /** #newMeter begins to count at 0. The last numbers of a lost PeerConnection must not pass for those of the next. */
   #newMeter(pc) {
     this.#metered = pc;
     this.#meter = new Meter();

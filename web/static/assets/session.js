@@ -65,9 +65,9 @@ export class BerthSession extends EventTarget {
     return this.#placement;
   }
 
-  /** peerConnection is the newest PeerConnection, undefined before the first. */
+  /** peerConnection is that of the current placement: undefined from a loss until the next worker's welcome. */
   get peerConnection() {
-    return this.#connection?.peerConnection ?? this.#previous?.peerConnection;
+    return this.#state === 'recovering' ? undefined : this.#connection?.peerConnection;
   }
 
   /** run starts the session and returns when it is over. It never throws: see the events. */

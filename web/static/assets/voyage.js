@@ -7,7 +7,7 @@
  *   sessionId, region     of the placement; '' before it
  *   owner                 worker id of the newest placement; '' before it
  *   generation            of the newest placement; 0 before it
- *   framesDecoded         video frames decoded by the current PeerConnection: begins at 0 with every new one
+ *   framesDecoded         video frames decoded by the current PeerConnection: 0 from a loss until the next one decodes
  *   audioPacketsReceived  likewise
  *   ended                 why the session is over; '' while it is not
  *   history               [{type, at, seconds, ...}], oldest first; at is milliseconds since 1970, seconds since the start
