@@ -10,6 +10,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -45,8 +47,17 @@ const (
 	lockPoll = 100 * time.Millisecond
 )
 
-// ErrNewerSchema says that the database was migrated by a newer Berth than this one.
-var ErrNewerSchema = errors.New("the database schema is newer than this program: run the newer berth, or `berth migrate down` with it")
+// What Check finds, and what any change to a newer schema is refused with.
+var (
+	// ErrNewerSchema says that the database was migrated by a newer Berth than this one.
+	ErrNewerSchema = errors.New(
+		"the database schema is newer than this program: run the newer berth, or `berth migrate down` with it")
+	// ErrOlderSchema says that the database lacks migrations that this Berth needs.
+	ErrOlderSchema = errors.New("the database schema is older than this program: run `berth migrate up` first")
+)
+
+// errMalformedURL stands for the error of pgx, which may quote the password.
+var errMalformedURL = errors.New("parse database url: it must look like postgres://user:password@host:5432/name")
 
 // Step is one migration and whether it is applied.
 type Step struct {
@@ -55,7 +66,7 @@ type Step struct {
 	Applied bool
 }
 
-// Migrator migrates one database. Use it within one Run of its lock.
+// migrator migrates one database, while it holds the lock.
 type migrator struct {
 	pool     *pgxpool.Pool
 	provider *goose.Provider
@@ -80,6 +91,9 @@ func UpTo(ctx context.Context, url string, version int64, logger *slog.Logger) e
 // Down takes back the newest own migration that is applied. When none is left it takes back River's.
 func Down(ctx context.Context, url string, logger *slog.Logger) error {
 	return withMigrator(ctx, url, logger, func(m *migrator) error {
+		if _, err := m.version(ctx); err != nil {
+			return err
+		}
 		result, err := m.provider.Down(ctx)
 		if errors.Is(err, goose.ErrNoNextVersion) {
 			return m.river(ctx, rivermigrate.DirectionDown, &rivermigrate.MigrateOpts{TargetVersion: -1})
@@ -112,11 +126,56 @@ func Status(ctx context.Context, url string, logger *slog.Logger) ([]Step, error
 	return steps, err
 }
 
+// Check says whether the database has the schema that this program needs: nil, ErrOlderSchema, ErrNewerSchema, or that
+// it could not be read. It changes nothing and takes no lock, so a pooler is no obstacle.
+func Check(ctx context.Context, url string) error {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return errMalformedURL
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // it was read from only
+	var current int64
+	err = conn.QueryRow(ctx, "select coalesce(max(version_id), 0) from "+versionTable).Scan(&current)
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "3F000") {
+		return ErrOlderSchema // there is no such table, or no such schema
+	}
+	if err != nil {
+		return fmt.Errorf("read schema version: %w", err)
+	}
+	newest, err := newestVersion()
+	if err != nil {
+		return err
+	}
+	switch {
+	case current > newest:
+		return ErrNewerSchema
+	case current < newest:
+		return ErrOlderSchema
+	default:
+		return nil
+	}
+}
+
+// newestVersion is that of the last embedded file.
+func newestVersion() (int64, error) {
+	names, err := fs.Glob(files, "sql/*.sql")
+	if err != nil || len(names) == 0 {
+		return 0, fmt.Errorf("read embedded migrations: %w", cmp.Or(err, fs.ErrNotExist))
+	}
+	return goose.NumericComponent(names[len(names)-1])
+}
+
 // withMigrator connects, takes the lock, makes the schemas, and runs use.
 func withMigrator(ctx context.Context, url string, logger *slog.Logger, use func(*migrator) error) (err error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
-		return fmt.Errorf("parse database url: %w", err)
+		return errMalformedURL
 	}
 	defer pool.Close()
 	conn, err := pool.Acquire(ctx)
@@ -176,13 +235,21 @@ func (m *migrator) latest() int64 {
 	return sources[len(sources)-1].Version
 }
 
-func (m *migrator) up(ctx context.Context, version int64) error {
+// version is the newest migration that is applied. A newer one than this program knows is ErrNewerSchema.
+func (m *migrator) version(ctx context.Context) (int64, error) {
 	current, err := m.provider.GetDBVersion(ctx)
 	if err != nil {
-		return fmt.Errorf("read schema version: %w", err)
+		return 0, fmt.Errorf("read schema version: %w", err)
 	}
 	if current > m.latest() {
-		return ErrNewerSchema
+		return current, ErrNewerSchema
+	}
+	return current, nil
+}
+
+func (m *migrator) up(ctx context.Context, version int64) error {
+	if _, err := m.version(ctx); err != nil {
+		return err
 	}
 	results, err := m.provider.UpTo(ctx, version)
 	if err != nil {

@@ -18,26 +18,35 @@ const (
 // ClaimResult is the answer to one element of a batch: a placement, or the reason why there is none.
 type ClaimResult struct {
 	Placement berth.Placement
-	Err       error // *berth.Refusal, or errContended
-	Contended bool  // no slot, and a refusal would not be true: ask again shortly
+	Err       error // nil, *berth.Refusal, or a bug
+	Contended bool  // no placement, and a refusal would not be true: ask again shortly
+
+	peerCreated bool // the placement's peer is new to its session
 }
 
 type claimRow struct {
-	Ord        int
-	Outcome    string
-	SessionKey *int64
-	PeerID     *string
-	PeerRole   *string
-	Quota      *int
-	GhostDue   *time.Time
-	At         time.Time
+	Ord         int
+	Outcome     string
+	SessionKey  *int64
+	PeerID      *string
+	PeerRole    *string
+	PeerCreated bool
+	Quota       *int
+	GhostDue    *time.Time
+	At          time.Time
 }
 
 // ClaimSessions places a batch in one statement. The results are in the order of starts. Its error is that of the
 // statement: the outcome of the whole batch is unknown then, and each start may be repeated, since ids make it
 // idempotent.
 func (s *Store) ClaimSessions(ctx context.Context, starts []berth.Start) ([]ClaimResult, error) {
-	rows, err := collect[claimRow](ctx, s, "session_claim", s.claimArguments(starts)...)
+	return s.claim(ctx, starts, make([]*int64, len(starts)))
+}
+
+// claim is ClaimSessions for starts of which some may mean one row only: a start with a key finds or places that live
+// row, and never makes another in its stead.
+func (s *Store) claim(ctx context.Context, starts []berth.Start, only []*int64) ([]ClaimResult, error) {
+	rows, err := collect[claimRow](ctx, s, "session_claim", s.claimArguments(starts, only)...)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +68,7 @@ func (s *Store) ClaimSessions(ctx context.Context, starts []berth.Start) ([]Clai
 }
 
 // claimArguments turns starts into one array per column of the request.
-func (s *Store) claimArguments(starts []berth.Start) []any {
+func (s *Store) claimArguments(starts []berth.Start, only []*int64) []any {
 	n := len(starts)
 	tenants, ids, kinds := make([]string, n), make([]string, n), make([]string, n)
 	peers, named, roles := make([]string, n), make([]bool, n), make([]string, n)
@@ -82,7 +91,7 @@ func (s *Store) claimArguments(starts []berth.Start) []any {
 		}
 	}
 	return []any{
-		tenants, ids, kinds, peers, named, roles, regions, spills, handlers, losses, ttls, idles, metadata,
+		tenants, ids, only, kinds, peers, named, roles, regions, spills, handlers, losses, ttls, idles, metadata,
 		s.config.DefaultRegion, s.config.ConnectWindow.Seconds(), berth.MaxPeers,
 	}
 }
@@ -102,6 +111,8 @@ func (r claimRow) result(sessions map[berth.SessionKey]berth.Session) ClaimResul
 		}}
 	case "concurrent_sessions":
 		return ClaimResult{Err: r.quotaRefusal()}
+	case "ended":
+		return ClaimResult{Err: errSessionEnded()}
 	case "conflict":
 		return ClaimResult{Err: berth.Refuse(berth.CodeConflict, "A live session of another kind has this id.")}
 	case "too_many_peers":
@@ -121,12 +132,19 @@ func (r claimRow) placed(sessions map[berth.SessionKey]berth.Session) ClaimResul
 	if !found {
 		return ClaimResult{Err: fmt.Errorf("session of claim vanished: %w", berth.ErrUnavailable)}
 	}
-	return ClaimResult{Placement: berth.Placement{
-		Session: session,
-		Peer:    berth.Peer{ID: deref(r.PeerID), Role: deref(r.PeerRole)},
-		Created: r.Outcome == "created",
-		At:      r.At,
-	}}
+	if !session.State.HoldsSlot() {
+		// It was displaced, or ended, before it could be read.
+		return ClaimResult{Contended: true}
+	}
+	return ClaimResult{
+		Placement: berth.Placement{
+			Session: session,
+			Peer:    berth.Peer{ID: deref(r.PeerID), Role: deref(r.PeerRole)},
+			Created: r.Outcome == "created",
+			At:      r.At,
+		},
+		peerCreated: r.PeerCreated,
+	}
 }
 
 // quotaRefusal tells when ghosts alone would clear the quota, since waiting for live sessions does not help.
@@ -144,17 +162,28 @@ func (r claimRow) quotaRefusal() error {
 
 // Place places one session and waits out contention. It implements berth.Placer without gathering starts.
 func (s *Store) Place(ctx context.Context, start berth.Start) (berth.Placement, error) {
+	result, err := s.place(ctx, start, nil)
+	return result.Placement, err
+}
+
+// placeAgain finds or makes the placement of one live session, and refuses once it ended.
+func (s *Store) placeAgain(ctx context.Context, session berth.Session, peer berth.Peer) (ClaimResult, error) {
+	key := int64(session.Key)
+	return s.place(ctx, restart(session, peer), &key)
+}
+
+func (s *Store) place(ctx context.Context, start berth.Start, only *int64) (ClaimResult, error) {
 	for {
-		results, err := s.ClaimSessions(ctx, []berth.Start{start})
+		results, err := s.claim(ctx, []berth.Start{start}, []*int64{only})
 		if err != nil {
-			return berth.Placement{}, err
+			return ClaimResult{}, err
 		}
 		if !results[0].Contended {
-			return results[0].Placement, results[0].Err
+			return results[0], results[0].Err
 		}
 		select {
 		case <-ctx.Done():
-			return berth.Placement{}, fmt.Errorf("%w: %w", berth.ErrUnavailable, ctx.Err())
+			return ClaimResult{}, fmt.Errorf("%w: %w", berth.ErrUnavailable, ctx.Err())
 		case <-time.After(contendedPause):
 		}
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -30,8 +31,8 @@ func (s *Store) peers(ctx context.Context, key berth.SessionKey) ([]berth.Peer, 
 	return peers, err
 }
 
-// AddPeer makes room for one more peer of a live session and returns its placement. It takes no slot. A peer that is
-// known already gets the same answer. A session that awaits a rejoin is placed anew.
+// AddPeer makes room for one more peer of a live session and returns its placement, which is Created when the peer is
+// new. It takes no slot. A peer without an id gets a fresh one. A session that awaits a rejoin is placed anew.
 func (s *Store) AddPeer(ctx context.Context, tenantID, id string, peer berth.Peer) (berth.Placement, error) {
 	session, err := s.sessionByID(ctx, tenantID, id)
 	if err != nil {
@@ -40,9 +41,10 @@ func (s *Store) AddPeer(ctx context.Context, tenantID, id string, peer berth.Pee
 	if session.State == berth.SessionEnded {
 		return berth.Placement{}, errSessionEnded()
 	}
-	start := restart(session, peer.ID)
-	start.Peer.Role = peer.Role
-	return s.Place(ctx, start)
+	peer.ID = cmp.Or(peer.ID, berth.NewID("p"))
+	result, err := s.placeAgain(ctx, session, peer)
+	result.Placement.Created = result.peerCreated
+	return result.Placement, err
 }
 
 // ConnectPeer admits a peer's socket on the owner of its session: berth.ErrStale when the placement is history, a

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,12 +53,15 @@ func (k Keepalive) settings() map[string]string {
 	}
 }
 
+// releaseWait bounds how long the server may take to confirm that it freed a presence lock.
+const releaseWait = 2 * time.Second
+
 // presence watches its connection from one goroutine, which Close waits for.
 type presence struct {
 	conn   *pgx.Conn
 	cancel context.CancelFunc
 	done   chan struct{}
-	once   sync.Once
+	err    error // of the release that Close asked for; written before done is closed
 }
 
 func newPresence(ctx context.Context, conn *pgx.Conn) *presence {
@@ -69,20 +71,33 @@ func newPresence(ctx context.Context, conn *pgx.Conn) *presence {
 		defer close(p.done)
 		// Nothing is ever notified on this connection: it returns when the connection ends or Close cancels.
 		_, _ = conn.WaitForNotification(watch)
-		_ = conn.Close(context.WithoutCancel(ctx))
+		p.release(context.WithoutCancel(ctx))
 	}()
 	return p
+}
+
+// release frees the lock by a statement, since the server ends a closed connection some time later. A connection that
+// ended by itself took its lock along.
+func (p *presence) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, releaseWait)
+	defer cancel()
+	if !p.conn.IsClosed() {
+		if _, err := p.conn.Exec(ctx, "select pg_advisory_unlock_all()"); err != nil {
+			p.err = fmt.Errorf("free presence lock: %w", fault(err))
+		}
+	}
+	_ = p.conn.Close(ctx) // the lock is free, or p.err says why it may not be yet
 }
 
 // Done is closed when the connection ended, and the lock with it.
 func (p *presence) Done() <-chan struct{} { return p.done }
 
-// Close gives the lock up. It is idempotent.
+// Close gives the lock up and returns once the server has freed it. It is idempotent.
 func (p *presence) Close(ctx context.Context) error {
-	p.once.Do(p.cancel)
+	p.cancel()
 	select {
 	case <-p.done:
-		return nil
+		return p.err
 	case <-ctx.Done():
 		return fmt.Errorf("close presence connection: %w", ctx.Err())
 	}

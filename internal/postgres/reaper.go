@@ -17,10 +17,15 @@ const (
 	reaperNumber = 1
 )
 
-// WithReaperLock runs act while this process is the one actor, and reports false when another is. The lock lives as
-// long as a transaction that carries nothing else, so it ends with the process.
+// WithReaperLock runs act while this store is the one actor, and reports false when another is, here or elsewhere. The
+// lock lives as long as a transaction that carries nothing else, so it ends with the process. It has a connection of
+// its own: act asks the pool for others.
 func (s *Store) WithReaperLock(ctx context.Context, act func(context.Context) error) (ran bool, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	if !s.acting.TryLock() {
+		return false, nil
+	}
+	defer s.acting.Unlock()
+	err = pgx.BeginFunc(ctx, s.locks, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, "select pg_try_advisory_xact_lock($1::int, $2::int)", reaperClass, reaperNumber).Scan(&ran)
 		if err != nil || !ran {
 			return err
@@ -111,15 +116,20 @@ func (s *Store) MarkLost(
 
 // DisplaceLost takes up to limit sessions off an instance that is lost, and returns how many it took.
 func (s *Store) DisplaceLost(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error) {
-	return s.displace(ctx, workerID, instance+1, nil, causeLost, berth.EndedWorkerLost, limit)
+	return s.displace(ctx, displacement{
+		workerID: workerID, below: instance + 1, cause: causeLost, ended: berth.EndedWorkerLost,
+	}, limit)
 }
 
 // DisplaceDrained takes up to limit sessions off an instance whose drain deadline passed, and returns how many.
 func (s *Store) DisplaceDrained(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error) {
-	return s.displace(ctx, workerID, instance+1, nil, causeDrained, berth.EndedDrained, limit)
+	return s.displace(ctx, displacement{
+		workerID: workerID, below: instance + 1, cause: causeDrained, ended: berth.EndedDrained,
+	}, limit)
 }
 
-// Unfinished lists instances that are over and still own sessions: a reaper that died between its steps left them.
+// Unfinished lists instances that are over and still own sessions, each at its newest: a reaper that died between its
+// steps left them, or somebody worked on their rows.
 func (s *Store) Unfinished(ctx context.Context) ([]berth.Sighting, error) {
 	type unfinishedRow struct {
 		ID       string
@@ -159,11 +169,11 @@ func (s *Store) ReplaceLost(ctx context.Context, limit int) (int, error) {
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	starts := make([]berth.Start, len(rows))
+	starts, keys := make([]berth.Start, len(rows)), make([]*int64, len(rows))
 	for i, row := range rows {
-		starts[i] = restart(row.session(), "")
+		starts[i], keys[i] = restart(row.session(), berth.Peer{}), &row.Key
 	}
-	results, err := s.ClaimSessions(ctx, starts)
+	results, err := s.claim(ctx, starts, keys)
 	if err != nil {
 		return 0, err
 	}

@@ -17,6 +17,7 @@ const (
 	causeDrained       = "drain_deadline"
 	causeLost          = "worker_lost"
 	causeLeft          = "worker_left"
+	causeLateOwner     = "peer_lost_late_owner"
 )
 
 // NextInstance draws the number of one start of a worker.
@@ -26,7 +27,7 @@ func (s *Store) NextInstance(ctx context.Context) (berth.Instance, error) {
 }
 
 // Register introduces an instance that is present. held: the instance before it is present and its lease runs, so ask
-// again later. A newer instance makes it berth.ErrStale.
+// again later. berth.ErrStale: a newer instance has the id, or this one was declared lost or left.
 func (s *Store) Register(ctx context.Context, r berth.Registration) (held bool, err error) {
 	outcome, err := value[string](ctx, s, "worker_register", r.WorkerID, int32(r.Instance), r.Region, r.Capacity,
 		r.SignalingURL, r.ControlURL, r.Version, r.Lease.Seconds())
@@ -47,7 +48,9 @@ func (s *Store) Register(ctx context.Context, r berth.Registration) (held bool, 
 
 // Open displaces what older instances of the worker owned, makes its slots and opens it for claims.
 func (s *Store) Open(ctx context.Context, workerID string, instance berth.Instance) error {
-	err := s.displaceAll(ctx, workerID, instance, nil, causeNewerInstance, berth.EndedWorkerLost)
+	err := s.displaceAll(ctx, displacement{
+		workerID: workerID, below: instance, cause: causeNewerInstance, ended: berth.EndedWorkerLost,
+	})
 	if err != nil {
 		return err
 	}
@@ -64,21 +67,6 @@ func (s *Store) current(ctx context.Context, name string, args ...any) error {
 		return berth.ErrStale
 	}
 	return nil
-}
-
-// displaceAll moves sessions in chunks until none is left. Rows that somebody else works on are asked for again.
-func (s *Store) displaceAll(
-	ctx context.Context, workerID string, below berth.Instance, keys []int64, cause string, ended berth.EndedReason,
-) error {
-	for {
-		moved, err := s.displace(ctx, workerID, below, keys, cause, ended, displaceChunk)
-		if err != nil {
-			return err
-		}
-		if moved == 0 {
-			return nil
-		}
-	}
 }
 
 type renewalRow struct {
@@ -149,12 +137,17 @@ func (s *Store) Displace(
 	for i, key := range keys {
 		numbers[i] = int64(key)
 	}
-	return s.displaceAll(ctx, workerID, instance+1, numbers, causeDrained, berth.EndedDrained)
+	return s.displaceAll(ctx, displacement{
+		workerID: workerID, below: instance + 1, keys: numbers, cause: causeDrained, ended: berth.EndedDrained,
+	})
 }
 
 // Leave is a worker's clean goodbye. Sessions that it still owns await a rejoin.
 func (s *Store) Leave(ctx context.Context, workerID string, instance berth.Instance) error {
-	if err := s.displaceAll(ctx, workerID, instance+1, nil, causeLeft, berth.EndedDrained); err != nil {
+	err := s.displaceAll(ctx, displacement{
+		workerID: workerID, below: instance + 1, cause: causeLeft, ended: berth.EndedDrained,
+	})
+	if err != nil {
 		return err
 	}
 	return s.current(ctx, "worker_leave", workerID, int32(instance))

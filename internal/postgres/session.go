@@ -157,7 +157,7 @@ func (s *Store) EndSession(ctx context.Context, tenantID, id string) (berth.Sess
 	return session, err
 }
 
-// EndSessions ends each session that is still live at the generation named, in one transaction.
+// EndSessions ends each session that its owner still holds at the generation named, in one transaction.
 func (s *Store) EndSessions(ctx context.Context, ends []berth.End) error {
 	keys, generations, reasons := make([]int64, len(ends)), make([]*int64, len(ends)), make([]string, len(ends))
 	for i, end := range ends {
@@ -189,8 +189,6 @@ func (s *Store) PurgeSessions(ctx context.Context, age time.Duration, limit int)
 
 type verdictRow struct {
 	Verdict  string
-	TenantID string
-	ID       string
 	WorkerID *string
 	Instance *int32
 }
@@ -216,42 +214,42 @@ func (s *Store) Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAn
 	case "hold":
 		return berth.RejoinAnswer{Outcome: berth.RejoinHold}, nil
 	case "move":
-		_, err := s.displace(ctx, deref(verdict.WorkerID), berth.Instance(deref(verdict.Instance))+1,
-			[]int64{int64(rejoin.Key)}, "peer_lost_late_owner", berth.EndedWorkerLost, 1)
+		_, err := s.displace(ctx, displacement{
+			workerID: deref(verdict.WorkerID), below: berth.Instance(deref(verdict.Instance)) + 1,
+			keys: []int64{int64(rejoin.Key)}, generation: new(int64(rejoin.Generation)),
+			cause: causeLateOwner, ended: berth.EndedWorkerLost,
+		}, 1)
 		if err != nil {
 			return berth.RejoinAnswer{}, err
 		}
 	}
-	return s.replace(ctx, verdict, rejoin.PeerID)
+	return s.replace(ctx, rejoin)
 }
 
 // replace claims a slot for a session that awaits a rejoin; one that has its place keeps it.
-func (s *Store) replace(ctx context.Context, verdict verdictRow, peerID string) (berth.RejoinAnswer, error) {
-	session, err := s.sessionByID(ctx, verdict.TenantID, verdict.ID)
+func (s *Store) replace(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAnswer, error) {
+	session, err := s.SessionByKey(ctx, rejoin.Key)
 	if err != nil {
 		return berth.RejoinAnswer{}, err
 	}
-	if session.State == berth.SessionEnded {
-		return berth.RejoinAnswer{}, errSessionEnded()
-	}
-	placement, err := s.Place(ctx, restart(session, peerID))
+	result, err := s.placeAgain(ctx, session, berth.Peer{ID: rejoin.PeerID, Role: berth.RoleOffer})
 	if err != nil {
 		return berth.RejoinAnswer{}, err
 	}
 	outcome := berth.RejoinCurrent
-	if placement.Session.Generation > session.Generation {
+	if result.Placement.Session.Generation > session.Generation {
 		outcome = berth.RejoinPlaced
 	}
-	return berth.RejoinAnswer{Outcome: outcome, Placement: placement}, nil
+	return berth.RejoinAnswer{Outcome: outcome, Placement: result.Placement}, nil
 }
 
 // restart is the Start that asks for a live session's placement.
-func restart(session berth.Session, peerID string) berth.Start {
+func restart(session berth.Session, peer berth.Peer) berth.Start {
 	return berth.Start{
 		TenantID:     session.TenantID,
 		ID:           session.ID,
 		Kind:         session.Kind,
-		Peer:         berth.Peer{ID: peerID, Role: berth.RoleOffer},
+		Peer:         peer,
 		Spill:        session.Spill,
 		Handler:      session.Handler,
 		OnWorkerLoss: session.OnWorkerLoss,
@@ -260,11 +258,30 @@ func restart(session berth.Session, peerID string) berth.Start {
 	}
 }
 
-// displace takes sessions off a worker whose instance is below the one given, and returns how many.
-func (s *Store) displace(
-	ctx context.Context, workerID string, below berth.Instance, keys []int64, cause string,
-	ended berth.EndedReason, limit int,
-) (int, error) {
-	return value[int](ctx, s, "session_displace", workerID, int32(below), keys, cause, string(ended),
-		s.config.RejoinWindow.Seconds(), limit)
+// displacement says which sessions to take off a worker, and why.
+type displacement struct {
+	workerID   string
+	below      berth.Instance // only sessions of instances below this one
+	keys       []int64        // nil: all
+	generation *int64         // nil: at any placement
+	cause      string
+	ended      berth.EndedReason // of those that asked to end
+}
+
+// displace takes up to limit sessions off a worker, and returns how many it took. Rows that somebody else works on
+// stay.
+func (s *Store) displace(ctx context.Context, d displacement, limit int) (int, error) {
+	return value[int](ctx, s, "session_displace", d.workerID, int32(d.below), d.keys, d.generation, d.cause,
+		string(d.ended), s.config.RejoinWindow.Seconds(), limit)
+}
+
+// displaceAll displaces chunk by chunk. A row that somebody else works on all the while is left to the reaper, which
+// finds what an instance should no longer own.
+func (s *Store) displaceAll(ctx context.Context, d displacement) error {
+	for {
+		moved, err := s.displace(ctx, d, displaceChunk)
+		if err != nil || moved == 0 {
+			return err
+		}
+	}
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,7 +26,7 @@ type Config struct {
 	DirectURL string
 	// Name is shown as application_name in pg_stat_activity. Empty: "berth".
 	Name string
-	// PoolSize is the most connections to URL. Zero: 10.
+	// PoolSize is the most connections to URL. Zero: 10. The reaper's lock takes one more while it is held.
 	PoolSize int
 	// DefaultRegion is where a start goes that names no region and whose tenant has none. Empty: anywhere.
 	DefaultRegion string
@@ -62,6 +64,9 @@ type Store struct {
 	pool    *pgxpool.Pool
 	queries queries
 	config  Config
+
+	locks  *pgxpool.Pool // one connection, for the reaper's lock
+	acting sync.Mutex    // held while this store has that lock
 }
 
 // Open makes a store. It does not connect: a database that is away is an error of the first call, not of start-up.
@@ -83,15 +88,24 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		// Behind a pooler in transaction mode, a prepared statement may be another connection's.
 		settings.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, settings)
-	if err != nil {
+	store := &Store{queries: statements, config: config}
+	if store.pool, err = pgxpool.NewWithConfig(ctx, settings); err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)
 	}
-	return &Store{pool: pool, queries: statements, config: config}, nil
+	settings = settings.Copy()
+	settings.MaxConns, settings.MinConns, settings.MinIdleConns = 1, 0, 0
+	if store.locks, err = pgxpool.NewWithConfig(ctx, settings); err != nil {
+		store.pool.Close()
+		return nil, fmt.Errorf("open pool of the reaper's lock: %w", err)
+	}
+	return store, nil
 }
 
-// Close waits for running calls and closes every connection of the pool.
-func (s *Store) Close() { s.pool.Close() }
+// Close waits for running calls and closes every connection.
+func (s *Store) Close() {
+	s.pool.Close()
+	s.locks.Close()
+}
 
 // Pool is the pool behind the store, for River.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
@@ -145,22 +159,25 @@ func fault(err error) error {
 		}
 		return err
 	}
-	var netErr net.Error
-	var connectErr *pgconn.ConnectError
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) || errors.As(err, &connectErr) ||
-		pgconn.SafeToRetry(err) || strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "EOF") {
+	if pgconn.SafeToRetry(err) || disconnected(err) {
 		return fmt.Errorf("%w: %w", berth.ErrUnavailable, err)
 	}
 	return err
 }
 
+// disconnected says whether the database was not reached, or its answer was lost.
+func disconnected(err error) bool {
+	var netErr net.Error
+	var connectErr *pgconn.ConnectError
+	return errors.As(err, &netErr) || errors.As(err, &connectErr) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed)
+}
+
 // transient says whether an SQLSTATE means that the database could not, rather than would not: connection exceptions,
-// a transaction that lost to another, too few resources, an operator's intervention, a system error.
+// a transaction that lost to another, too few resources, an operator's intervention, a system error; a write that a
+// standby got during a failover (25006), a lock that was not to be had in time (55P03).
 func transient(code string) bool {
-	switch code[:2] {
-	case "08", "40", "53", "57", "58":
-		return true
-	default:
-		return code == "25006" // read only: a standby, during a failover
-	}
+	class := code[:min(2, len(code))]
+	return slices.Contains([]string{"08", "40", "53", "57", "58"}, class) || code == "25006" || code == "55P03"
 }

@@ -6,7 +6,7 @@ select berth.looked($1::bigint);
 
 -- name: reaper_look
 select w.id, w.instance, w.state, w.control_url, coalesce(w.cordoned_reason, '') as cordoned_reason,
-       berth.presence_held(w.instance) as present,
+       w.instance in (select berth.present_instances()) as present,
        coalesce(extract(epoch from clock_timestamp() - l.expires_at), 0)::float8 as lease_late_seconds,
        coalesce(l.expires_at is not null, false) as leased,
        extract(epoch from clock_timestamp() - g.opened_at)::float8 as gap_age_seconds
@@ -17,10 +17,11 @@ select w.id, w.instance, w.state, w.control_url, coalesce(w.cordoned_reason, '')
  where w.state in ('starting', 'ready', 'draining');
 
 -- name: reaper_unfinished
-select distinct w.id, w.instance, w.state
+select w.id, max(s.instance) as instance, w.state
   from berth.sessions s join berth.workers w on w.id = s.worker_id
  where s.instance < w.instance and w.state <> 'starting'
-    or s.instance <= w.instance and w.state in ('lost', 'gone');
+    or s.instance <= w.instance and w.state in ('lost', 'gone')
+ group by w.id;
 
 -- name: reaper_overdue_drains
 select id, instance from berth.workers

@@ -1,8 +1,8 @@
 -- name: session_claim
-select ord, outcome, session_key, peer_id, peer_role, quota, ghost_due, at
+select ord, outcome, session_key, peer_id, peer_role, peer_created, quota, ghost_due, at
   from berth.claim_sessions(
-    $1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::text[], $7::text[], $8::boolean[],
-    $9::text[], $10::text[], $11::int[], $12::int[], $13::text[], $14::text, $15::float8, $16::int);
+    $1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::boolean[], $7::text[], $8::text[],
+    $9::boolean[], $10::text[], $11::text[], $12::int[], $13::int[], $14::text[], $15::text, $16::float8, $17::int);
 
 -- name: session_by_keys
 select * from berth.session_rows where key = any ($1::bigint[]);
@@ -22,10 +22,10 @@ select * from berth.session_rows
 select r from berth.release_sessions($1::bigint[], $2::bigint[], $3::text[]) r;
 
 -- name: session_displace
-select berth.displace_sessions($1::text, $2::int, $3::bigint[], $4::text, $5::text, $6::float8, $7::int);
+select berth.displace_sessions($1::text, $2::int, $3::bigint[], $4::bigint, $5::text, $6::text, $7::float8, $8::int);
 
 -- name: session_rejoin_verdict
-select verdict, tenant_id, id, worker_id, instance from berth.rejoin_verdict($1::bigint, $2::bigint, $3::boolean);
+select verdict, worker_id, instance from berth.rejoin_verdict($1::bigint, $2::bigint, $3::boolean);
 
 -- name: session_end_overdue
 select berth.end_overdue($1::int);

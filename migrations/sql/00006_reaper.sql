@@ -41,9 +41,13 @@ language sql as $$
     select exists (select from written)
 $$;
 
+-- open_gap records the first sign that an instance is missing. A gap of an instance before it, left by a look that a
+-- registration overtook, must not stand in the way.
 -- +goose StatementBegin
 create function berth.open_gap(p_tick bigint, p_worker text, p_instance int, p_evidence text) returns void
 language sql as $$
+    update berth.gaps set cleared_at = clock_timestamp()
+     where worker_id = p_worker and instance < p_instance and cleared_at is null and confirmed_at is null;
     insert into berth.gaps (worker_id, instance, evidence)
     select p_worker, p_instance, p_evidence
      where exists (select from berth.reaper_state where tick = p_tick)

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- set_open makes the slots of a worker agree with its state: claimable exactly while it is ready and not cordoned.
--- The caller holds the worker's row. It waits for claims in flight, so that no claim lands after it returned.
+-- set_open makes the slots of a worker agree with its row: as many as it has capacity for while it is ready or more
+-- are in use, and claimable exactly while it is ready and not cordoned. The caller holds the worker's row. It waits for
+-- claims in flight, so that no claim lands after it returned.
 -- +goose StatementBegin
 create function berth.set_open(p_worker text) returns void
 language plpgsql as $$
@@ -13,6 +14,16 @@ begin
     v_open := v_worker.state = 'ready' and v_worker.cordoned_reason is null;
     perform pg_advisory_xact_lock(1650815593, v_worker.num);
     perform from berth.slots where worker_id = p_worker order by ordinal for no key update;
+    if v_worker.state = 'ready' then
+        delete from berth.slots where worker_id = p_worker and session is null and ordinal > v_worker.capacity;
+        update berth.slots set instance = v_worker.instance, region = v_worker.region, capacity = v_worker.capacity
+         where worker_id = p_worker
+           and (instance, region, capacity) <> (v_worker.instance, v_worker.region, v_worker.capacity);
+        insert into berth.slots (worker_id, ordinal, instance, region, capacity)
+        select p_worker, n, v_worker.instance, v_worker.region, v_worker.capacity
+          from generate_series(1, v_worker.capacity) n
+        on conflict do nothing;
+    end if;
     update berth.slots s set open = v_open and s.ordinal <= v_worker.capacity
      where s.worker_id = p_worker and s.open <> (v_open and s.ordinal <= v_worker.capacity);
     if v_worker.state in ('lost', 'gone') then
@@ -26,7 +37,7 @@ $$;
 --
 --   registered  the id is this instance's; its slots are closed until open_worker
 --   held        the instance before it is present and its lease runs: two hosts must not evict each other in turns
---   stale       a newer instance has the id
+--   stale       a newer instance has the id, or this one is over: it was declared lost, or left
 -- +goose StatementBegin
 create function berth.register_worker(
     p_id text, p_instance int, p_region text, p_capacity int, p_signaling_url text, p_control_url text,
@@ -42,7 +53,7 @@ begin
     values (p_id, p_instance, p_region, p_capacity, p_signaling_url, p_control_url, p_version)
     on conflict do nothing;
     select * into strict v_worker from berth.workers where id = p_id for no key update;
-    if v_worker.instance > p_instance then
+    if v_worker.instance > p_instance or v_worker.instance = p_instance and v_worker.state in ('lost', 'gone') then
         return 'stale';
     end if;
     if v_worker.instance < p_instance and berth.presence_held(v_worker.instance)
@@ -69,27 +80,18 @@ end
 $$;
 -- +goose StatementEnd
 
--- open_worker gives a registered instance its slots and makes it ready. The sessions of the instance before it are
--- displaced already. false: the instance is not the one that is registered.
+-- open_worker gives a registered instance its slots and makes it ready, unless a drain came first. The sessions of the
+-- instance before it are displaced already. false: the instance is not the one that is registered, or it is over.
 -- +goose StatementBegin
 create function berth.open_worker(p_id text, p_instance int) returns boolean
 language plpgsql as $$
-declare
-    v_worker berth.workers;
 begin
-    select * into v_worker from berth.workers
-     where id = p_id and instance = p_instance and state = 'starting' for no key update;
+    perform from berth.workers
+      where id = p_id and instance = p_instance and state in ('starting', 'ready', 'draining') for no key update;
     if not found then
-        return exists (select from berth.workers where id = p_id and instance = p_instance and state = 'ready');
+        return false;
     end if;
-    update berth.workers set state = 'ready' where id = p_id;
-    perform pg_advisory_xact_lock(1650815593, v_worker.num);
-    delete from berth.slots where worker_id = p_id and session is null and ordinal > v_worker.capacity;
-    update berth.slots set instance = p_instance, region = v_worker.region, capacity = v_worker.capacity
-     where worker_id = p_id;
-    insert into berth.slots (worker_id, ordinal, instance, region, capacity)
-    select p_id, n, p_instance, v_worker.region, v_worker.capacity from generate_series(1, v_worker.capacity) n
-    on conflict do nothing;
+    update berth.workers set state = 'ready' where id = p_id and state = 'starting';
     perform berth.set_open(p_id);
     return true;
 end
@@ -150,7 +152,8 @@ $$;
 -- +goose StatementEnd
 
 -- reconcile_worker compares what an instance serves with what it should. It returns what to drop, and ends as
--- worker_forgot what the worker lacked at two reconciliations that are at least a second apart.
+-- worker_forgot what the worker lacked at two reconciliations that are at least a second apart. Ends come first, since
+-- they take tenants; marks skip rows that somebody works on, so that they wait for nobody.
 -- +goose StatementBegin
 create function berth.reconcile_worker(p_id text, p_instance int, p_keys bigint[], p_generations bigint[])
 returns table (key bigint, generation bigint, ended boolean, reason text)
@@ -159,26 +162,27 @@ set plan_cache_mode = force_custom_plan
 as $$
 #variable_conflict use_column
 declare
-    v_forgotten bigint[];
-begin
-    update berth.sessions s set forgotten_at = null
-     where s.key = any (p_keys) and s.worker_id = p_id and s.instance = p_instance and s.forgotten_at is not null;
-    v_forgotten := array(
+    v_forgotten bigint[] := array(
         select s.key from berth.sessions s
          where s.worker_id = p_id and s.instance = p_instance and s.state = 'active'
            and not s.key = any (p_keys) and s.forgotten_at < clock_timestamp() - interval '1 second');
-    update berth.sessions s set forgotten_at = clock_timestamp()
-     where s.worker_id = p_id and s.instance = p_instance and s.state = 'active'
-       and not s.key = any (p_keys) and s.forgotten_at is null;
+begin
+    if cardinality(v_forgotten) > 0 then
+        perform berth.forget_sessions(p_id, p_instance, v_forgotten);
+    end if;
+    update berth.sessions s
+       set forgotten_at = case when s.key = any (p_keys) then null else clock_timestamp() end
+     where s.key in (
+        select m.key from berth.sessions m
+         where m.worker_id = p_id and m.instance = p_instance and m.state = 'active'
+           and (m.key = any (p_keys)) = (m.forgotten_at is not null)
+           for no key update skip locked);
     return query
     select h.key, h.generation, s.key is null or s.state = 'ended', s.ended_reason
       from unnest(p_keys, p_generations) h (key, generation)
       left join berth.sessions s on s.key = h.key
      where s.key is null or s.worker_id is distinct from p_id or s.instance <> p_instance
         or s.generation <> h.generation;
-    if cardinality(v_forgotten) > 0 then
-        perform berth.forget_sessions(p_id, p_instance, v_forgotten);
-    end if;
 end
 $$;
 -- +goose StatementEnd

@@ -33,7 +33,7 @@ comment on view berth.rejections is 'Starts refused, by minute, tenant, region a
 
 create view berth.liveness as
 select w.id as worker_id, w.instance, w.region, w.state, w.cordoned_reason,
-       berth.presence_held(w.instance) as present,
+       w.instance in (select berth.present_instances()) as present,
        clock_timestamp() - l.renewed_at as renewed_ago,
        l.expires_at - clock_timestamp() as lease_left,
        g.opened_at as gap_opened_at, g.evidence as gap_evidence,
@@ -53,9 +53,12 @@ union all
 select 1, 'free + used differs from the capacity of a ready worker', w.id
   from berth.workers w
  where w.state = 'ready'
-   and (select count(*) from berth.slots l where l.worker_id = w.id and (l.session is not null or l.open
-          or w.cordoned_reason is not null))
-    <> greatest(w.capacity, (select count(*) from berth.slots l where l.worker_id = w.id and l.session is not null))
+   and (select count(*) from berth.slots l where l.worker_id = w.id and l.ordinal <= w.capacity) <> w.capacity
+union all
+select 1, 'slot is claimable against the state of its worker, or hidden against it', w.id || '/' || l.ordinal
+  from berth.workers w
+  join berth.slots l on l.worker_id = w.id
+ where l.open <> (w.state = 'ready' and w.cordoned_reason is null and l.ordinal <= w.capacity)
 union all
 select 2, 'session with an owner has no slot there, or a session without one has a slot', s.key::text
   from berth.sessions s
