@@ -27,12 +27,14 @@ type HTTPProber struct {
 func NewHTTPProber(timeout time.Duration) *HTTPProber {
 	return &HTTPProber{client: &http.Client{
 		Timeout: cmp.Or(timeout, time.Second),
-		// A connection kept from before would say something about then.
-		Transport: &http.Transport{DisableKeepAlives: true},
+		// A connection kept from before would say something about then, and a redirect something about another.
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Probe says dead only on proof: the port refuses, or another instance answers there.
+// Probe says dead only on proof: the port refuses, or another instance answers there. An answer that names no instance
+// may be a proxy's, and proves nothing.
 func (p *HTTPProber) Probe(ctx context.Context, s berth.Sighting) berth.ProbeResult {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(s.ControlURL, "/")+"/livez", nil)
 	if err != nil {
@@ -53,8 +55,12 @@ func (p *HTTPProber) Probe(ctx context.Context, s berth.Sighting) berth.ProbeRes
 	if err := json.UnmarshalRead(io.LimitReader(response.Body, maxProbeBody), &answer); err != nil {
 		return berth.ProbeUnknown
 	}
-	if answer.WorkerID == s.WorkerID && answer.Instance == s.Instance {
+	switch {
+	case response.StatusCode != http.StatusOK || answer.WorkerID == "" || answer.Instance == 0:
+		return berth.ProbeUnknown
+	case answer.WorkerID == s.WorkerID && answer.Instance == s.Instance:
 		return berth.ProbeAlive
+	default:
+		return berth.ProbeDead
 	}
-	return berth.ProbeDead
 }

@@ -108,7 +108,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop waits for running jobs until ctx ends, then cancels them.
+// Stop cancels running jobs, which may be cut anywhere, and waits for them until ctx ends. It is idempotent.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.reaper.Stop()
 	if err := r.client.StopAndCancel(ctx); err != nil {
@@ -131,4 +131,6 @@ func (w warningsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup does the same for groups.
-func (w warningsOnly) WithGroup(name string) slog.Handler { return warningsOnly{w.Handler.WithGroup(name)} }
+func (w warningsOnly) WithGroup(name string) slog.Handler {
+	return warningsOnly{w.Handler.WithGroup(name)}
+}
