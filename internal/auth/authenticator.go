@@ -110,16 +110,15 @@ func (a *Authenticator) recall(id string, now time.Time) (record KeyRecord, foun
 	return KeyRecord{}, ok && now.Before(answer.until), false
 }
 
-// remember stores an answer and drops the opposite one. Unknown ids have their own bound, so that
-// guessed keys cannot push out real ones.
+// remember stores an answer. Unknown ids have their own bound, so that guessed keys cannot push out real
+// ones.
 func (a *Authenticator) remember(id string, answer remembered, isKnown bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	into, other := a.unknown, a.known
+	into := a.unknown
 	if isKnown {
-		into, other = a.known, a.unknown
+		into = a.known
 	}
-	delete(other, id)
 	if _, replaces := into[id]; !replaces && len(into) >= a.cfg.Size {
 		forgetOne(into)
 	}

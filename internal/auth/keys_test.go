@@ -115,6 +115,28 @@ func TestAMalformedKeyIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestAKeySignsAndVerifiesForItsTimeOnly(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	end := f.key.ExpiresAt()
+	for _, c := range []struct {
+		at              time.Time
+		signs, verifies bool
+	}{
+		{end.Add(-auth.SessionTokenLife - 6*time.Second), true, true},
+		{end.Add(-auth.SessionTokenLife), false, true}, // its last token would outlive it
+		{end.Add(-time.Second), false, true},
+		{end, false, false},
+	} {
+		if _, err := f.keys.Current(t.Context(), c.at); (err == nil) != c.signs {
+			t.Errorf("%v before its end the key signs: %v", end.Sub(c.at), err)
+		}
+		if _, err := f.keys.PublicKey(t.Context(), f.key.KID, c.at); (err == nil) != c.verifies {
+			t.Errorf("%v before its end the key verifies: %v", end.Sub(c.at), err)
+		}
+	}
+}
+
 func TestRunDropsDeletedKeysAndStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -48,6 +48,27 @@ func TestRejoinTokensSurviveTheRoundTripAndNoBitMayChange(t *testing.T) {
 	})
 }
 
+// TestNoBitOfARejoinTokenMayChange covers the bits that base64 leaves unused at the end of a part.
+func TestNoBitOfARejoinTokenMayChange(t *testing.T) {
+	t.Parallel()
+	signer := newRejoinSigner(t, auth.NewRejoinSecret())
+	for _, peer := range []string{"p", "p1", "p12", "p-1"} {
+		token, err := signer.Mint(auth.RejoinToken{SessionKey: 7, PeerID: peer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := range len(token) {
+			for other := range 256 {
+				changed := []byte(token)
+				changed[at] = byte(other)
+				if _, err := signer.Verify(string(changed)); (err == nil) != (string(changed) == token) {
+					t.Fatalf("byte %d of the token of %s as %q: %v", at, peer, byte(other), err)
+				}
+			}
+		}
+	}
+}
+
 func TestRejoinSecretsRotate(t *testing.T) {
 	t.Parallel()
 	older, newer := auth.NewRejoinSecret(), auth.NewRejoinSecret()

@@ -20,13 +20,19 @@ var (
 	linkValue    = regexp.MustCompile(`^(tcp|udp|sctp)://.+$`)
 )
 
+// testPrefix is reserved for Berth's own tests, whose variables the processes that they start inherit.
+const testPrefix = prefix + "TEST_"
+
 // readEnviron picks the BERTH_ variables from lines of "NAME=value". The last of a name wins, as
 // in exec.Cmd.Env. Names in lower or mixed case are picked as well, to be refused.
 func readEnviron(environ []string) environment {
 	env := make(environment)
 	for _, line := range environ {
 		name, value, found := strings.Cut(line, "=")
-		if found && strings.HasPrefix(strings.ToUpper(name), prefix) && !fromKubernetes(name, value) {
+		switch {
+		case !found || !strings.HasPrefix(strings.ToUpper(name), prefix):
+		case strings.HasPrefix(name, testPrefix) || fromKubernetes(name, value):
+		default:
 			env[name] = value
 		}
 	}

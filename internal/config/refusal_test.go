@@ -179,12 +179,12 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 	}
 }
 
-func TestServiceVariablesOfKubernetesAreIgnoredAndLookalikesAreNot(t *testing.T) {
+func TestVariablesOfKubernetesAndOfTestsAreIgnoredAndLookalikesAreNot(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load[config.Tool]([]string{
 		"BERTH_SERVICE_HOST=10.96.0.7", "BERTH_SERVICE_PORT=8080", "BERTH_SERVICE_PORT_HTTP=8080", "BERTH_PORT=tcp://10.96.0.7:8080",
 		"BERTH_PORT_8080_TCP=tcp://10.96.0.7:8080", "BERTH_PORT_8080_TCP_PROTO=tcp", "BERTH_PORT_8080_TCP_PORT=8080",
-		"BERTH_PORT_8080_TCP_ADDR=10.96.0.7", "BERTH_API_SERVICE_HOST=fd00::7", "BERTH_API_PORT=udp://10.96.0.7:53",
+		"BERTH_PORT_8080_TCP_ADDR=10.96.0.7", "BERTH_API_SERVICE_HOST=fd00::7", "BERTH_API_PORT=udp://10.96.0.7:53", "BERTH_TEST_SEED=7",
 	})
 	if err != nil {
 		t.Error(err)
