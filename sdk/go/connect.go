@@ -64,7 +64,8 @@ type ConnectConfig struct {
 	// lost. Default: DefaultMediaTimeout.
 	MediaTimeout time.Duration
 
-	// GiveUpAfter closes the connection after so long without one. Default: DefaultGiveUpAfter.
+	// GiveUpAfter closes the connection after so long without one, or at once when the next attempt would be later
+	// than that. Default: DefaultGiveUpAfter.
 	GiveUpAfter time.Duration
 }
 

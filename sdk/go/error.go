@@ -65,7 +65,7 @@ func (e *Error) Error() string {
 	if len(e.Fields) > 0 {
 		fmt.Fprintf(&b, ": %s: %s", e.Fields[0].Field, e.Fields[0].Reason)
 	} else if e.Detail != "" {
-		b.WriteString(": " + e.Detail)
+		b.WriteString(": " + strings.TrimSuffix(e.Detail, "."))
 	}
 	if e.RetryAfter > 0 {
 		fmt.Fprintf(&b, ", retry after %s", e.RetryAfter)

@@ -55,10 +55,11 @@ func (p *policy) next(l *loss, away time.Duration) plan {
 	if result.step == stepStop {
 		return result
 	}
-	if away >= p.giveUpAfter {
+	result.wait = p.wait(l, result.step)
+	if add(away, result.wait) >= p.giveUpAfter {
+		// Also when the other side asked for more patience than there is: its wish is in the error.
 		return plan{step: stepStop, err: fmt.Errorf("%w after %s: %w", ErrGaveUp, away.Round(time.Second), l.err)}
 	}
-	result.wait = p.wait(l, result.step)
 	p.attempt++
 	if result.step == stepRejoin {
 		p.lost = result.lost

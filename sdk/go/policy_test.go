@@ -86,16 +86,15 @@ func TestWindowsFollowTheKindOfLoss(t *testing.T) {
 		loss          *loss
 		want          time.Duration
 	}{
-		"media lost":                     {false, closed(closeLost), 500 * time.Millisecond},
-		"media planned":                  {false, closed(1012), 500 * time.Millisecond},
-		"media overloaded":               {false, closed(1013), 8 * time.Second},
-		"signaling-only lost":            {true, closed(closeLost), 4 * time.Second},
-		"signaling-only never open":      {true, &loss{code: closeLost, err: errTest}, 500 * time.Millisecond},
-		"signaling-only planned":         {true, closed(1012), 8 * time.Second},
-		"moved":                          {false, closed(closeMoved), 0},
-		"planned with a time":            {false, &loss{code: 1012, opened: true, retryAfter: 3 * time.Second, err: errTest}, 3500 * time.Millisecond},
-		"upgrade refused with a time":    {false, &loss{kind: lossRefused, retryAfter: 2 * time.Second, err: errTest}, 2500 * time.Millisecond},
-		"rejoin refused for a long time": {false, &loss{kind: lossRejoin, retryAfter: forever, err: errTest}, forever},
+		"media lost":                  {false, closed(closeLost), 500 * time.Millisecond},
+		"media planned":               {false, closed(1012), 500 * time.Millisecond},
+		"media overloaded":            {false, closed(1013), 8 * time.Second},
+		"signaling-only lost":         {true, closed(closeLost), 4 * time.Second},
+		"signaling-only never open":   {true, &loss{code: closeLost, err: errTest}, 500 * time.Millisecond},
+		"signaling-only planned":      {true, closed(1012), 8 * time.Second},
+		"moved":                       {false, closed(closeMoved), 0},
+		"planned with a time":         {false, &loss{code: 1012, opened: true, retryAfter: 3 * time.Second, err: errTest}, 3500 * time.Millisecond},
+		"upgrade refused with a time": {false, &loss{kind: lossRefused, retryAfter: 2 * time.Second, err: errTest}, 2500 * time.Millisecond},
 	}
 	for name, test := range tests {
 		p := worst()
@@ -161,12 +160,16 @@ func TestPolicyHoldsForAnySequenceOfLosses(t *testing.T) {
 func TestGivingUpNamesTheLastLoss(t *testing.T) {
 	t.Parallel()
 	p := worst()
-	if got := p.next(closed(closeLost), DefaultGiveUpAfter-1); got.step == stepStop {
+	if got := p.next(closed(closeLost), DefaultGiveUpAfter-time.Second); got.step == stepStop {
 		t.Error("gave up early")
 	}
-	got := p.next(closed(closeLost), DefaultGiveUpAfter)
-	if got.step != stepStop || !errors.Is(got.err, ErrGaveUp) || !errors.Is(got.err, errTest) {
-		t.Errorf("%+v", got)
+	for name, got := range map[string]plan{
+		"time is up":            p.next(closed(closeLost), DefaultGiveUpAfter),
+		"told to wait too long": p.next(&loss{kind: lossRejoin, retryAfter: forever, err: errTest}, time.Second),
+	} {
+		if got.step != stepStop || !errors.Is(got.err, ErrGaveUp) || !errors.Is(got.err, errTest) {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
