@@ -25,7 +25,7 @@ type withBrowser struct{ tests *testing.M }
 
 func (b withBrowser) Run() int {
 	code := b.tests.Run()
-	shared.stop()
+	shared.Close()
 	return code
 }
 
