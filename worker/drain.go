@@ -66,11 +66,13 @@ func (t *tenure) stop(ctx context.Context) {
 		t.drain = planDrain(now, deadline)
 	}
 	t.log.InfoContext(ctx, "worker stopping: draining", "deadline", t.drain.deadline.Sub(now))
-	t.tellDrain(ctx)
 }
 
-// tellDrain has the database stop claims here. It is repeated with the ticks until it is answered.
+// tellDrain has the database stop claims on a worker that stops. It is repeated until it is answered.
 func (t *tenure) tellDrain(ctx context.Context) {
+	if !t.stopping || t.told || t.telling || t.config.Now().Before(t.tellAfter) {
+		return
+	}
 	t.telling = true
 	ahead := max(t.drain.deadline.Sub(t.config.Now()), berth.MinDrainDeadline)
 	t.beside(func() func() {
@@ -80,6 +82,7 @@ func (t *tenure) tellDrain(ctx context.Context) {
 		return func() {
 			t.telling, t.told = false, err == nil
 			if err != nil {
+				t.tellAfter = t.config.Now().Add(t.config.RegisterRetry)
 				t.log.WarnContext(ctx, "drain not written", "err", err)
 			}
 		}
@@ -104,11 +107,8 @@ func (t *tenure) checkStop() {
 
 // moveDue moves the sessions whose turn it is.
 func (t *tenure) moveDue(ctx context.Context) {
-	if t.drain == nil || t.moving || t.end != nil {
+	if t.drain == nil || t.moving || t.end != nil || t.config.Now().Before(t.moveAfter) {
 		return
-	}
-	if t.stopping && !t.told && !t.telling && !t.failed {
-		t.tellDrain(ctx)
 	}
 	serving := t.hub.Serving() // in no order
 	if n := t.drain.due(t.config.Now(), len(serving)); n > 0 {
@@ -131,6 +131,7 @@ func (t *tenure) move(ctx context.Context, some []signaling.Served) {
 		return func() {
 			t.moving = false
 			if err != nil {
+				t.moveAfter = t.config.Now().Add(t.config.RegisterRetry)
 				t.log.WarnContext(ctx, "sessions not displaced", "count", len(keys), "err", err)
 				if t.config.Now().Before(t.drain.deadlineOr().Add(t.config.CallTimeout)) {
 					return

@@ -52,7 +52,7 @@ func (t *tenure) ask(ctx context.Context) renewal {
 			Lease: t.config.Lease,
 		})
 	})
-	if r.err == nil {
+	if r.err == nil && !r.answer.At.IsZero() {
 		t.clock.learn(r.answer.At, r.from, t.config.Now())
 	}
 	if r.err != nil || r.answer.Verdict != berth.RenewalYours || r.answer.Matched {

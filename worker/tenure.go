@@ -26,8 +26,10 @@ type tenure struct {
 	renewing  bool
 	again     bool // renew once more when that returns
 	moving    bool
-	telling   bool // the call that drains us is under way
-	told      bool // and was answered
+	moveAfter time.Time // not before: the database did not take the last move
+	telling   bool      // the call that drains us is under way
+	told      bool      // and was answered
+	tellAfter time.Time // not before: it failed
 	stopping  bool
 	drain     *drain
 	admission signaling.Admission
@@ -115,6 +117,7 @@ func (t *tenure) look(ctx context.Context) {
 		t.renew(ctx)
 	}
 	t.judgeLease(ctx)
+	t.tellDrain(ctx)
 	t.moveDue(ctx)
 	t.checkStop()
 	t.publish()
