@@ -157,8 +157,6 @@ func wireWorker(worker berth.Worker) wire.Worker {
 	}
 }
 
-func pointer[T any](value T) *T { return &value }
-
 // optional leaves out the zero value.
 func optional[T comparable](value T) *T {
 	var zero T
@@ -172,5 +170,5 @@ func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return pointer(t.UTC())
+	return new(t.UTC())
 }

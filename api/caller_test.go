@@ -36,8 +36,8 @@ func TestEachCallHasItsRoles(t *testing.T) {
 	} {
 		for key, status := range map[string]int{r.tenant: tc.tenant, r.other: tc.other, r.operator: tc.operator, "": 401, "wrong": 401, r.tenant + "x": 401} {
 			a := r.call(tc.method, tc.path, key, tc.body)
-			if a.StatusCode != status {
-				t.Errorf("%s %s with key %.14s: %d, want %d: %s", tc.method, tc.path, key, a.StatusCode, status, a.body)
+			if a.status != status {
+				t.Errorf("%s %s with key %.14s: %d, want %d: %s", tc.method, tc.path, key, a.status, status, a.body)
 			}
 			if status == 401 && !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") {
 				t.Errorf("%s %s: no WWW-Authenticate", tc.method, tc.path)
@@ -53,18 +53,18 @@ func TestKeyIsCheckedBeforeAnythingElse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	for _, path := range []string{"/v1/sessions/a%2Fb", "/v1/sessions?limit=x", "/v1/workers?cursor=!"} {
-		if a := r.call("GET", path, "", ""); a.StatusCode != 401 {
-			t.Errorf("GET %s: %d", path, a.StatusCode)
+		if a := r.call("GET", path, "", ""); a.status != 401 {
+			t.Errorf("GET %s: %d", path, a.status)
 		}
 	}
-	if a := r.call("POST", "/v1/sessions", "", strings.Repeat("x", 2*maxBody)); a.StatusCode != 401 {
-		t.Errorf("large body: %d", a.StatusCode)
+	if a := r.call("POST", "/v1/sessions", "", strings.Repeat("x", 2*maxBody)); a.status != 401 {
+		t.Errorf("large body: %d", a.status)
 	}
 	for _, header := range []string{"Basic eDp5", "Bearer", "Bearer ", "bearer  x", r.tenant} {
 		request := r.request("GET", "/v1/sessions", "", http.NoBody)
 		request.Header.Set("Authorization", header)
-		if a := r.send(request); a.StatusCode != 401 {
-			t.Errorf("%q: %d", header, a.StatusCode)
+		if a := r.send(request); a.status != 401 {
+			t.Errorf("%q: %d", header, a.status)
 		}
 	}
 }
@@ -74,8 +74,8 @@ func TestStoreOfKeysAwayIsUnavailableNotUnauthenticated(t *testing.T) {
 	r := newRig(t, nil)
 	r.store.setFail(errors.New("connection refused: select secret from api_keys"))
 	a := r.call("GET", "/v1/sessions", r.tenant, "")
-	if a.StatusCode != 503 || a.problem(t).Code != "unavailable" {
-		t.Errorf("%d %s", a.StatusCode, a.body)
+	if a.status != 503 || a.problem(t).Code != "unavailable" {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
@@ -86,8 +86,8 @@ func TestRejoinTakesThePeersTokenForItsSessionOnly(t *testing.T) {
 	other := r.place(`{"id":"s-2"}`)
 	const body = `{"generation":101}`
 	a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, body)
-	if got := parse[wire.Placement](t, a); a.StatusCode != 200 || got.Peer.ID != "p-1" || got.Generation != placed.Generation || got.Token == "" {
-		t.Errorf("healthy owner: %d %s", a.StatusCode, a.body)
+	if got := parse[wire.Placement](t, a); a.status != 200 || got.Peer.ID != "p-1" || got.Generation != placed.Generation || got.Token == "" {
+		t.Errorf("healthy owner: %d %s", a.status, a.body)
 	}
 	for name, tc := range map[string]struct {
 		token  string
@@ -97,22 +97,22 @@ func TestRejoinTakesThePeersTokenForItsSessionOnly(t *testing.T) {
 		"tampered":          {placed.RejoinToken[:len(placed.RejoinToken)-3] + "AAA", 401},
 		"session token":     {placed.Token, 401},
 	} {
-		if a := r.call("POST", "/v1/sessions/s-1/rejoin", tc.token, body); a.StatusCode != tc.status {
-			t.Errorf("%s token: %d, want %d", name, a.StatusCode, tc.status)
+		if a := r.call("POST", "/v1/sessions/s-1/rejoin", tc.token, body); a.status != tc.status {
+			t.Errorf("%s token: %d, want %d", name, a.status, tc.status)
 		}
 	}
-	if a := r.call("GET", "/v1/sessions/s-1", placed.RejoinToken, ""); a.StatusCode != 401 {
-		t.Errorf("a rejoin token reads: %d", a.StatusCode)
+	if a := r.call("GET", "/v1/sessions/s-1", placed.RejoinToken, ""); a.status != 401 {
+		t.Errorf("a rejoin token reads: %d", a.status)
 	}
 	r.call("DELETE", "/v1/sessions/s-1", r.tenant, "")
-	if a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, body); a.StatusCode != 410 || a.problem(t).Retryable {
-		t.Errorf("ended: %d", a.StatusCode)
+	if a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, body); a.status != 410 || a.problem(t).Retryable {
+		t.Errorf("ended: %d", a.status)
 	}
 	gone, err := r.server.service.deps.RejoinTokens.Mint(auth.RejoinToken{SessionKey: 99, PeerID: "p-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := r.call("POST", "/v1/sessions/s-1/rejoin", gone, body); a.StatusCode != 410 {
-		t.Errorf("row gone: %d", a.StatusCode)
+	if a := r.call("POST", "/v1/sessions/s-1/rejoin", gone, body); a.status != 410 {
+		t.Errorf("row gone: %d", a.status)
 	}
 }

@@ -19,8 +19,8 @@ func TestDemoCallsDoNotExistUnlessConfigured(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	for _, path := range []string{"/demo/sessions", "/demo/kill"} {
-		if a := r.call("POST", path, "", `{}`); a.StatusCode != 404 {
-			t.Errorf("%s: %d", path, a.StatusCode)
+		if a := r.call("POST", path, "", `{}`); a.status != 404 {
+			t.Errorf("%s: %d", path, a.status)
 		}
 	}
 }
@@ -58,15 +58,15 @@ func TestDemoCallsAreForPagesOfThisMachineOnly(t *testing.T) {
 		request.Host = tc.host
 		set(request.Header, "Origin", tc.origin)
 		set(request.Header, "Sec-Fetch-Site", tc.site)
-		if a := r.send(request); a.StatusCode != tc.status {
-			t.Errorf("%s: %d, want %d: %s", name, a.StatusCode, tc.status, a.body)
+		if a := r.send(request); a.status != tc.status {
+			t.Errorf("%s: %d, want %d: %s", name, a.status, tc.status, a.body)
 		}
 	}
 	for body, status := range map[string]int{`{"worker_id":"w-1"}`: 204, `{"worker_id":"w-9"}`: 404, `{"worker_id":"../x"}`: 400, `{}`: 400} {
 		request := r.request("POST", "/demo/kill", "", strings.NewReader(body))
 		request.Header.Set("Origin", r.url)
-		if a := r.send(request); a.StatusCode != status {
-			t.Errorf("kill %s: %d, want %d", body, a.StatusCode, status)
+		if a := r.send(request); a.status != status {
+			t.Errorf("kill %s: %d, want %d", body, a.status, status)
 		}
 	}
 	if len(killed) != 1 || killed[0] != "w-1" {

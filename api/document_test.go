@@ -16,20 +16,20 @@ import (
 func TestDocumentsAreServedWithoutAKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config, _ *store) { c.Metrics = telemetry.Handler(prometheus.NewRegistry()) })
-	if a := r.call("GET", "/openapi.yaml", "", ""); a.StatusCode != 200 || !bytes.Equal(a.body, spec.OpenAPI()) {
-		t.Errorf("openapi.yaml: %d, %d bytes", a.StatusCode, len(a.body))
+	if a := r.call("GET", "/openapi.yaml", "", ""); a.status != 200 || !bytes.Equal(a.body, spec.OpenAPI()) {
+		t.Errorf("openapi.yaml: %d, %d bytes", a.status, len(a.body))
 	}
-	if a := r.call("GET", "/metrics", "", ""); a.StatusCode != 200 {
-		t.Errorf("metrics: %d", a.StatusCode)
+	if a := r.call("GET", "/metrics", "", ""); a.status != 200 {
+		t.Errorf("metrics: %d", a.status)
 	}
 	a := r.call("GET", "/.well-known/jwks.json", "", "")
 	var set struct{ Keys []map[string]string }
 	if err := json.Unmarshal(a.body, &set); err != nil || len(set.Keys) == 0 || set.Keys[0]["kty"] != "OKP" || set.Keys[0]["d"] != "" {
-		t.Errorf("key set: %d %v", a.StatusCode, err)
+		t.Errorf("key set: %d %v", a.status, err)
 	}
 	a = r.call("GET", "/docs", "", "")
-	if a.StatusCode != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") {
-		t.Errorf("docs: %d %s", a.StatusCode, a.Header.Get("Content-Type"))
+	if a.status != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") {
+		t.Errorf("docs: %d %s", a.status, a.Header.Get("Content-Type"))
 	}
 }
 

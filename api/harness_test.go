@@ -93,7 +93,8 @@ func (r *rig) key(role auth.Role, tenantID string) string {
 // reply is an answer that was read whole.
 type reply struct {
 	*http.Response
-	body []byte
+	status int
+	body   []byte
 }
 
 func (a reply) problem(t *testing.T) wire.Problem {
@@ -105,7 +106,7 @@ func parse[T any](t *testing.T, a reply) T {
 	t.Helper()
 	var value T
 	if err := json.Unmarshal(a.body, &value); err != nil {
-		t.Fatalf("%d is no JSON: %v: %q", a.StatusCode, err, a.body)
+		t.Fatalf("%d is no JSON: %v: %q", a.status, err, a.body)
 	}
 	return value
 }
@@ -144,15 +145,15 @@ func (r *rig) send(request *http.Request) reply {
 		r.t.Fatalf("%s %s: %v", request.Method, request.URL.Path, err)
 	}
 	checkAnswer(r.t, request, response, body)
-	return reply{response, body}
+	return reply{response, response.StatusCode, body}
 }
 
 // place starts a session for the first tenant.
 func (r *rig) place(body string) wire.Placement {
 	r.t.Helper()
 	a := r.call(http.MethodPost, "/v1/sessions", r.tenant, body)
-	if a.StatusCode != http.StatusCreated {
-		r.t.Fatalf("place: %d %s", a.StatusCode, a.body)
+	if a.status != http.StatusCreated {
+		r.t.Fatalf("place: %d %s", a.status, a.body)
 	}
 	return parse[wire.Placement](r.t, a)
 }

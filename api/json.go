@@ -87,6 +87,7 @@ func checkToken(decoder *jsontext.Decoder, token jsontext.Token) error {
 		if decoder.StackDepth() > maxDepth {
 			return berth.Invalid(fieldName(where), "must not nest more than 32 levels deep")
 		}
+	default: // the other kinds are checked by type
 	}
 	return nil
 }

@@ -23,7 +23,11 @@ func TestOwnerIsNudgedWithASignedRequest(t *testing.T) {
 		s.workers = s.workers[:1]
 		s.workers[0].ControlURL = control.URL + "/"
 	})
-	verifier := auth.NewVerifier(r.server.service.deps.SigningKeys.(*auth.Keys), "w-1")
+	keys, ok := r.server.service.deps.SigningKeys.(*auth.Keys)
+	if !ok {
+		t.Fatal("the keys are not auth's")
+	}
+	verifier := auth.NewVerifier(keys, "w-1")
 	r.place(`{"id":"s-1"}`)
 	for _, call := range []string{"DELETE /v1/sessions/s-1", "POST /v1/workers/w-1/drain", "DELETE /v1/workers/w-1/drain"} {
 		method, path, _ := strings.Cut(call, " ")

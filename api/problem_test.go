@@ -83,7 +83,7 @@ func TestErrorsShowNothingOfTheirCause(t *testing.T) {
 		}
 		answer := httptest.NewRecorder()
 		server.service.fail(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/v1/sessions", http.NoBody), tc.err)
-		problem := parse[wire.Problem](t, reply{answer.Result(), answer.Body.Bytes()})
+		problem := parse[wire.Problem](t, reply{answer.Result(), answer.Code, answer.Body.Bytes()})
 		if answer.Code != tc.status || problem.Code != tc.code || strings.Contains(answer.Body.String(), "SQLSTATE") {
 			t.Errorf("%s: %d %s", name, answer.Code, answer.Body)
 		}
@@ -167,8 +167,8 @@ func TestSlowDatabaseIsUnavailableInTime(t *testing.T) {
 		if method == "POST" {
 			body = `{}`
 		}
-		if a := r.call(method, path, r.tenant, body); a.StatusCode != 503 || a.problem(t).Code != "unavailable" {
-			t.Errorf("%s: %d %s", call, a.StatusCode, a.body)
+		if a := r.call(method, path, r.tenant, body); a.status != 503 || a.problem(t).Code != "unavailable" {
+			t.Errorf("%s: %d %s", call, a.status, a.body)
 		}
 	}
 }

@@ -15,12 +15,12 @@ func TestRejoinAfterALossIsANewPlacement(t *testing.T) {
 	r := newRig(t, nil)
 	placed := r.place(`{"id":"s-1"}`)
 	a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, `{"generation":101,"lost":true}`)
-	if got := parse[wire.Placement](t, a); a.StatusCode != 200 || got.Generation <= placed.Generation || got.Owner.WorkerID == placed.Owner.WorkerID {
-		t.Errorf("%d %s", a.StatusCode, a.body)
+	if got := parse[wire.Placement](t, a); a.status != 200 || got.Generation <= placed.Generation || got.Owner.WorkerID == placed.Owner.WorkerID {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 	for _, body := range []string{`{}`, `{"generation":0}`, `{"generation":"1"}`, `{"generation":1,"lost":1}`, `{"generation":1,"peer":"x"}`} {
-		if a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, body); a.StatusCode != 400 {
-			t.Errorf("%s: %d", body, a.StatusCode)
+		if a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, body); a.status != 400 {
+			t.Errorf("%s: %d", body, a.status)
 		}
 	}
 }
@@ -37,12 +37,12 @@ func TestRejoinIsHeldWhileTheOwnerIsInQuestion(t *testing.T) {
 	testkit.EventuallyTrue(t, 5*time.Second, "the reaper is woken again and again", func() bool { return r.store.wakes.Load() >= 3 })
 	select {
 	case a := <-answered:
-		t.Fatalf("answered early: %d", a.StatusCode)
+		t.Fatalf("answered early: %d", a.status)
 	default:
 	}
 	r.store.hold.Store(false)
-	if a := <-answered; a.StatusCode != http.StatusOK {
-		t.Errorf("%d %s", a.StatusCode, a.body)
+	if a := <-answered; a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
@@ -52,8 +52,8 @@ func TestHeldRejoinIsRefusedAtItsLimit(t *testing.T) {
 	placed := r.place(`{"id":"s-1"}`)
 	r.store.hold.Store(true)
 	a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, `{"generation":101}`)
-	if a.StatusCode != 503 || a.problem(t).Code != "unavailable" || !a.problem(t).Retryable {
-		t.Errorf("%d %s", a.StatusCode, a.body)
+	if a.status != 503 || a.problem(t).Code != "unavailable" || !a.problem(t).Retryable {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
@@ -85,14 +85,14 @@ func TestRejoinIsOpenToPagesOfTheAllowedOrigins(t *testing.T) {
 		preflight.Header.Set("Origin", tc.origin)
 		preflight.Header.Set("Access-Control-Request-Method", "POST")
 		a := tc.rig.send(preflight)
-		if want := map[bool]int{true: 204, false: 403}[tc.ok]; a.StatusCode != want || (a.Header.Get("Access-Control-Allow-Origin") == tc.origin) != tc.ok {
-			t.Errorf("preflight from %s: %d %v", tc.origin, a.StatusCode, a.Header)
+		if want := map[bool]int{true: 204, false: 403}[tc.ok]; a.status != want || (a.Header.Get("Access-Control-Allow-Origin") == tc.origin) != tc.ok {
+			t.Errorf("preflight from %s: %d %v", tc.origin, a.status, a.Header)
 		}
 		request := tc.rig.request("POST", path, placed.RejoinToken, strings.NewReader(`{"generation":1}`))
 		request.Header.Set("Origin", tc.origin)
 		a = tc.rig.send(request)
-		if a.StatusCode != 200 || (a.Header.Get("Access-Control-Allow-Origin") == tc.origin) != tc.ok || a.Header.Get("Vary") != "Origin" {
-			t.Errorf("rejoin from %s: %d %v", tc.origin, a.StatusCode, a.Header)
+		if a.status != 200 || (a.Header.Get("Access-Control-Allow-Origin") == tc.origin) != tc.ok || a.Header.Get("Vary") != "Origin" {
+			t.Errorf("rejoin from %s: %d %v", tc.origin, a.status, a.Header)
 		}
 		other := tc.rig.request("GET", "/v1/sessions", tc.rig.tenant, http.NoBody)
 		other.Header.Set("Origin", tc.origin)

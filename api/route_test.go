@@ -76,8 +76,8 @@ func TestUnknownPathsAndMethodsAreProblems(t *testing.T) {
 		"a page's file":       {"GET", "/static/x.js", 200, ""},
 	} {
 		a := r.call(tc.method, tc.path, r.tenant, "")
-		if a.StatusCode != tc.status || a.Header.Get("Allow") != tc.allow {
-			t.Errorf("%s: %d, Allow %q, want %d, %q", name, a.StatusCode, a.Header.Get("Allow"), tc.status, tc.allow)
+		if a.status != tc.status || a.Header.Get("Allow") != tc.allow {
+			t.Errorf("%s: %d, Allow %q, want %d, %q", name, a.status, a.Header.Get("Allow"), tc.status, tc.allow)
 		}
 	}
 	if n := r.store.calls.Load(); n != 0 {
@@ -89,7 +89,7 @@ func TestHeadIsGetWithoutBody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	a := r.call("HEAD", "/v1/sessions", r.tenant, "")
-	if a.StatusCode != 200 || len(a.body) != 0 || !strings.Contains(a.Header.Get("Content-Type"), "json") {
-		t.Errorf("HEAD: %d %q %q", a.StatusCode, a.Header, a.body)
+	if a.status != 200 || len(a.body) != 0 || !strings.Contains(a.Header.Get("Content-Type"), "json") {
+		t.Errorf("HEAD: %d %q %q", a.status, a.Header, a.body)
 	}
 }

@@ -25,8 +25,8 @@ func (r *rig) refused(body, field string) {
 func (r *rig) refusedBy(a reply, body, field string) {
 	r.t.Helper()
 	problem := a.problem(r.t)
-	if a.StatusCode != http.StatusBadRequest || problem.Code != "invalid_argument" || problem.Errors == nil {
-		r.t.Errorf("%.80q: %d %s", body, a.StatusCode, a.body)
+	if a.status != http.StatusBadRequest || problem.Code != "invalid_argument" || problem.Errors == nil {
+		r.t.Errorf("%.80q: %d %s", body, a.status, a.body)
 		return
 	}
 	if got := (*problem.Errors)[0]; got.Field != field || got.Reason == "" {
@@ -125,16 +125,16 @@ func TestScenario_V08_TooLargeBodyIs413HoweverItIsSent(t *testing.T) {
 		request := r.request(http.MethodPost, "/v1/sessions", r.tenant, strings.NewReader(large))
 		prepare(request)
 		a := r.send(request)
-		if a.StatusCode != http.StatusRequestEntityTooLarge || !a.Close || a.problem(t).Code != "too_large" {
-			t.Errorf("%s: %d, connection closed: %v: %s", name, a.StatusCode, a.Close, a.body)
+		if a.status != http.StatusRequestEntityTooLarge || !a.Close || a.problem(t).Code != "too_large" {
+			t.Errorf("%s: %d, connection closed: %v: %s", name, a.status, a.Close, a.body)
 		}
 	}
 	if n := r.store.calls.Load(); n != 0 {
 		t.Errorf("%d calls reached the store", n)
 	}
 	exact := `{"id":"fits"}`
-	if a := r.call("POST", "/v1/sessions", r.tenant, exact+strings.Repeat(" ", maxBody-len(exact))); a.StatusCode != 201 {
-		t.Errorf("a body of exactly the limit: %d", a.StatusCode)
+	if a := r.call("POST", "/v1/sessions", r.tenant, exact+strings.Repeat(" ", maxBody-len(exact))); a.status != 201 {
+		t.Errorf("a body of exactly the limit: %d", a.status)
 	}
 }
 
@@ -158,6 +158,7 @@ func TestScenario_V08_SlowSenderIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
 	if response.StatusCode != http.StatusBadRequest || !response.Close {
 		t.Errorf("%d, closed: %v", response.StatusCode, response.Close)
 	}
@@ -200,8 +201,8 @@ func TestScenario_V11_NoSessionExistsThatCannotBeAddressed(t *testing.T) {
 		for _, path := range []string{escaped, escaped + "/", url.PathEscape(escaped), url.PathEscape(escaped) + "/", strings.ReplaceAll(escaped, ".", "%2E")} {
 			for _, method := range []string{http.MethodGet, http.MethodDelete} {
 				a := r.call(method, "/v1/sessions/"+path, r.tenant, "")
-				if a.StatusCode != http.StatusBadRequest && a.StatusCode != http.StatusNotFound {
-					t.Errorf("%s /v1/sessions/%s: %d", method, path, a.StatusCode)
+				if a.status != http.StatusBadRequest && a.status != http.StatusNotFound {
+					t.Errorf("%s /v1/sessions/%s: %d", method, path, a.status)
 				}
 			}
 		}
@@ -211,16 +212,16 @@ func TestScenario_V11_NoSessionExistsThatCannotBeAddressed(t *testing.T) {
 	}
 	for _, id := range []string{"a", "A.b_c~d-e", "0", "a..b", "drain", "rejoin", strings.Repeat("z", 128)} {
 		r.place(fmt.Sprintf(`{"id":%q}`, id))
-		if a := r.call("GET", "/v1/sessions/"+id, r.tenant, ""); a.StatusCode != 200 {
-			t.Errorf("GET %s: %d", id, a.StatusCode)
+		if a := r.call("GET", "/v1/sessions/"+id, r.tenant, ""); a.status != 200 {
+			t.Errorf("GET %s: %d", id, a.status)
 		}
-		if a := r.call("DELETE", "/v1/sessions/"+id, r.tenant, ""); a.StatusCode != 204 {
-			t.Errorf("DELETE %s: %d", id, a.StatusCode)
+		if a := r.call("DELETE", "/v1/sessions/"+id, r.tenant, ""); a.status != 204 {
+			t.Errorf("DELETE %s: %d", id, a.status)
 		}
 	}
 	// a second decoding would make this the id "A"
-	if a := r.call("GET", "/v1/sessions/%2541", r.tenant, ""); a.StatusCode != 400 {
-		t.Errorf("doubly escaped: %d", a.StatusCode)
+	if a := r.call("GET", "/v1/sessions/%2541", r.tenant, ""); a.status != 400 {
+		t.Errorf("doubly escaped: %d", a.status)
 	}
 }
 
@@ -230,8 +231,8 @@ func TestScenario_V15_EachWayToNameARegionHasOneAnswer(t *testing.T) {
 	for _, region := range []string{"", " ", "EU-West", "eu_west", "-eu", "é", strings.Repeat("a", 33)} {
 		r.refused(fmt.Sprintf(`{"region":%q}`, region), "region")
 	}
-	if a := r.call("POST", "/v1/sessions", r.tenant, `{"region":"nowhere"}`); a.StatusCode != 400 || (*a.problem(t).Errors)[0].Field != "region" {
-		t.Errorf("unknown region: %d %s", a.StatusCode, a.body)
+	if a := r.call("POST", "/v1/sessions", r.tenant, `{"region":"nowhere"}`); a.status != 400 || (*a.problem(t).Errors)[0].Field != "region" {
+		t.Errorf("unknown region: %d %s", a.status, a.body)
 	}
 	if placed := r.place(`{}`); placed.RequestedRegion != nil || placed.Spilled {
 		t.Errorf("no region: %+v", placed)

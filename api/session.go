@@ -73,7 +73,7 @@ func (s *service) listSessions(ctx context.Context, params wire.ListSessionsPara
 		list.Data[i] = wireSession(caller, session)
 	}
 	if more {
-		list.NextCursor = pointer(encodeCursor(cursorSessions, strconv.FormatInt(int64(page[limit-1].Key), 10)))
+		list.NextCursor = new(encodeCursor(cursorSessions, strconv.FormatInt(int64(page[limit-1].Key), 10)))
 	}
 	return list, nil
 }
@@ -113,7 +113,7 @@ func (s *service) getSession(ctx context.Context, id string, tenant *string) (wi
 		return wire.Session{}, err
 	}
 	answer := wireSession(caller, session)
-	answer.Peers = pointer(wirePeers(peers))
+	answer.Peers = new(wirePeers(peers))
 	return answer, nil
 }
 

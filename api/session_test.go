@@ -18,8 +18,8 @@ func TestPlacementSaysEverythingToConnect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config, _ *store) { c.PublicURL = "https://api.example.com/" })
 	a := r.call("POST", "/v1/sessions", r.tenant, `{"id":"s-1","peer":{"id":"p-1","role":"viewer"}}`)
-	if a.StatusCode != 201 || a.Header.Get("Location") != "https://api.example.com/v1/sessions/s-1" || a.Header.Get("Cache-Control") != "no-store" {
-		t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.body)
+	if a.status != 201 || a.Header.Get("Location") != "https://api.example.com/v1/sessions/s-1" || a.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("%d %v %s", a.status, a.Header, a.body)
 	}
 	got := parse[wire.Placement](t, a)
 	now := r.store.now
@@ -49,8 +49,8 @@ func TestRepeatedStartAnswersTheStoredPlacement(t *testing.T) {
 	first := r.place(`{"id":"same"}`)
 	a := r.call("POST", "/v1/sessions", r.tenant, `{"id":"same","ttl_seconds":10}`)
 	again := parse[wire.Placement](t, a)
-	if a.StatusCode != 200 || again.Generation != first.Generation || !again.ExpiresAt.Equal(first.ExpiresAt) || a.Header.Get("Location") != "" {
-		t.Errorf("%d %s", a.StatusCode, a.body)
+	if a.status != 200 || again.Generation != first.Generation || !again.ExpiresAt.Equal(first.ExpiresAt) || a.Header.Get("Location") != "" {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
@@ -65,15 +65,15 @@ func TestRefusalsForWantOfSlotsAreCountedAndSayWhenToReturn(t *testing.T) {
 		r.place(`{}`)
 	}
 	a := r.call("POST", "/v1/sessions", r.tenant, `{}`)
-	if p := a.problem(t); a.StatusCode != 429 || p.Code != "concurrent_sessions" || p.Retryable || a.Header.Get("Retry-After") != "" {
-		t.Errorf("over quota: %d %v %s", a.StatusCode, a.Header, a.body)
+	if p := a.problem(t); a.status != 429 || p.Code != "concurrent_sessions" || p.Retryable || a.Header.Get("Retry-After") != "" {
+		t.Errorf("over quota: %d %v %s", a.status, a.Header, a.body)
 	}
-	if a := r.call("POST", "/v1/sessions", r.other, `{}`); a.StatusCode != 201 {
-		t.Errorf("other tenant: %d", a.StatusCode)
+	if a := r.call("POST", "/v1/sessions", r.other, `{}`); a.status != 201 {
+		t.Errorf("other tenant: %d", a.status)
 	}
 	a = r.call("POST", "/v1/sessions", r.other, `{}`) // checkAnswer looks at Retry-After
-	if p := a.problem(t); a.StatusCode != 503 || p.Code != "at_capacity" || !p.Retryable {
-		t.Errorf("full: %d %s", a.StatusCode, a.body)
+	if p := a.problem(t); a.status != 503 || p.Code != "at_capacity" || !p.Retryable {
+		t.Errorf("full: %d %s", a.status, a.body)
 	}
 	if diff := cmp.Diff([]berth.Code{"concurrent_sessions", "at_capacity"}, r.store.refused); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
@@ -85,14 +85,14 @@ func TestSessionIsReadWithItsPeersAndEndsOnce(t *testing.T) {
 	r := newRig(t, nil)
 	r.place(`{"id":"s-1","peer":{"id":"p-1"},"region":"eu-north","handler":"play","metadata":{"a":[1,2]}}`)
 	r.store.sessions[0].peers[0].ConnectedAt = r.store.now
-	if a := r.call("POST", "/v1/sessions/s-1/peers", r.tenant, `{"id":"p-2","role":"viewer"}`); a.StatusCode != 201 {
-		t.Errorf("second peer: %d %s", a.StatusCode, a.body)
+	if a := r.call("POST", "/v1/sessions/s-1/peers", r.tenant, `{"id":"p-2","role":"viewer"}`); a.status != 201 {
+		t.Errorf("second peer: %d %s", a.status, a.body)
 	}
-	if a := r.call("POST", "/v1/sessions/s-1/peers", r.tenant, `{"id":"p-2","role":"viewer"}`); a.StatusCode != 200 {
-		t.Errorf("second peer again: %d %s", a.StatusCode, a.body)
+	if a := r.call("POST", "/v1/sessions/s-1/peers", r.tenant, `{"id":"p-2","role":"viewer"}`); a.status != 200 {
+		t.Errorf("second peer again: %d %s", a.status, a.body)
 	}
-	if a := r.call("POST", "/v1/sessions/s-1/peers", r.tenant, ""); a.StatusCode != 201 || !strings.HasPrefix(parse[wire.Placement](t, a).Peer.ID, "p-") {
-		t.Errorf("peer without a body: %d %s", a.StatusCode, a.body)
+	if a := r.call("POST", "/v1/sessions/s-1/peers", r.tenant, ""); a.status != 201 || !strings.HasPrefix(parse[wire.Placement](t, a).Peer.ID, "p-") {
+		t.Errorf("peer without a body: %d %s", a.status, a.body)
 	}
 	session := parse[wire.Session](t, r.call("GET", "/v1/sessions/s-1", r.tenant, ""))
 	if session.Peers == nil || len(*session.Peers) != 3 || !(*session.Peers)[0].Connected || (*session.Peers)[1].Connected {
@@ -102,19 +102,19 @@ func TestSessionIsReadWithItsPeersAndEndsOnce(t *testing.T) {
 		t.Errorf("session %+v", session)
 	}
 	for range 2 {
-		if a := r.call("DELETE", "/v1/sessions/s-1", r.tenant, ""); a.StatusCode != 204 || len(a.body) != 0 {
-			t.Errorf("DELETE: %d %s", a.StatusCode, a.body)
+		if a := r.call("DELETE", "/v1/sessions/s-1", r.tenant, ""); a.status != 204 || len(a.body) != 0 {
+			t.Errorf("DELETE: %d %s", a.status, a.body)
 		}
 	}
 	session = parse[wire.Session](t, r.call("GET", "/v1/sessions/s-1", r.tenant, ""))
 	if session.State != "ended" || session.EndedReason == nil || *session.EndedReason != "deleted" || session.Owner != nil {
 		t.Errorf("ended session %+v", session)
 	}
-	if a := r.call("POST", "/v1/sessions/s-1/peers", r.tenant, `{}`); a.StatusCode != 410 {
-		t.Errorf("peer of an ended session: %d", a.StatusCode)
+	if a := r.call("POST", "/v1/sessions/s-1/peers", r.tenant, `{}`); a.status != 410 {
+		t.Errorf("peer of an ended session: %d", a.status)
 	}
-	if a := r.call("DELETE", "/v1/sessions/unknown", r.tenant, ""); a.StatusCode != 404 {
-		t.Errorf("DELETE of none: %d", a.StatusCode)
+	if a := r.call("DELETE", "/v1/sessions/unknown", r.tenant, ""); a.status != 404 {
+		t.Errorf("DELETE of none: %d", a.status)
 	}
 }
 
@@ -169,8 +169,8 @@ func TestWorkersDrainAndUndrain(t *testing.T) {
 	r := newRig(t, nil)
 	drain := func(body string) wire.Worker {
 		a := r.call("POST", "/v1/workers/w-1/drain", r.operator, body)
-		if a.StatusCode != http.StatusOK {
-			t.Fatalf("drain %s: %d %s", body, a.StatusCode, a.body)
+		if a.status != http.StatusOK {
+			t.Fatalf("drain %s: %d %s", body, a.status, a.body)
 		}
 		return parse[wire.Worker](t, a)
 	}
@@ -184,16 +184,16 @@ func TestWorkersDrainAndUndrain(t *testing.T) {
 	if third := drain(`{"deadline_seconds":86400,"override":true}`); !third.DrainDeadline.Equal(r.store.now.Add(24 * time.Hour)) {
 		t.Errorf("override: %+v", third)
 	}
-	if a := r.call("DELETE", "/v1/workers/w-1/drain", r.operator, ""); a.StatusCode != 200 || parse[wire.Worker](t, a).State != "ready" {
-		t.Errorf("undrain: %d %s", a.StatusCode, a.body)
+	if a := r.call("DELETE", "/v1/workers/w-1/drain", r.operator, ""); a.status != 200 || parse[wire.Worker](t, a).State != "ready" {
+		t.Errorf("undrain: %d %s", a.status, a.body)
 	}
 	for _, call := range []string{"GET /v1/workers/w-9", "POST /v1/workers/w-9/drain", "DELETE /v1/workers/w-9/drain"} {
 		method, path, _ := strings.Cut(call, " ")
-		if a := r.call(method, path, r.operator, ""); a.StatusCode != 404 {
-			t.Errorf("%s: %d", call, a.StatusCode)
+		if a := r.call(method, path, r.operator, ""); a.status != 404 {
+			t.Errorf("%s: %d", call, a.status)
 		}
-		if a := r.call(method, strings.Replace(path, "w-9", "w%2F9", 1), r.operator, ""); a.StatusCode != 400 {
-			t.Errorf("%s with a slash: %d", call, a.StatusCode)
+		if a := r.call(method, strings.Replace(path, "w-9", "w%2F9", 1), r.operator, ""); a.status != 400 {
+			t.Errorf("%s with a slash: %d", call, a.status)
 		}
 	}
 }
@@ -208,14 +208,14 @@ func TestOnlyJSONIsRead(t *testing.T) {
 	} {
 		request := r.request("POST", "/v1/sessions", r.tenant, strings.NewReader(`{}`))
 		request.Header.Set("Content-Type", contentType)
-		if a := r.send(request); a.StatusCode != status {
-			t.Errorf("%q: %d, want %d", contentType, a.StatusCode, status)
+		if a := r.send(request); a.status != status {
+			t.Errorf("%q: %d, want %d", contentType, a.status, status)
 		}
 	}
 	request := r.request("POST", "/v1/sessions", r.tenant, strings.NewReader(`{}`))
 	request.Header.Set("Content-Encoding", "gzip")
-	if a := r.send(request); a.StatusCode != 415 {
-		t.Errorf("gzip: %d", a.StatusCode)
+	if a := r.send(request); a.status != 415 {
+		t.Errorf("gzip: %d", a.status)
 	}
 	r.refusedBodyless()
 }
@@ -236,8 +236,8 @@ func (r *rig) refusedBodyless() {
 			before++ // the token's session is looked up first
 		}
 		a := r.send(request)
-		if a.StatusCode != 400 || (*a.problem(r.t).Errors)[0].Field != "body" {
-			r.t.Errorf("%s without a body: %d %s", path, a.StatusCode, a.body)
+		if a.status != 400 || (*a.problem(r.t).Errors)[0].Field != "body" {
+			r.t.Errorf("%s without a body: %d %s", path, a.status, a.body)
 		}
 	}
 	if n := r.store.calls.Load() - before; n != 0 {

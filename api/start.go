@@ -101,14 +101,14 @@ func (c *checks) metadata(raw json.RawMessage) json.RawMessage {
 	if raw == nil {
 		return nil
 	}
-	text := jsontext.Value(slices.Clone(raw))
+	text := append(jsontext.Value(nil), raw...)
 	c.require(text.Kind() == '{', "metadata", "must be an object")
 	if err := text.Compact(); err != nil {
 		c.require(false, "metadata", "must be valid JSON")
 		return nil
 	}
 	c.require(len(text) <= berth.MaxMetadataBytes, "metadata", fmt.Sprintf("must be at most %d bytes without white space", berth.MaxMetadataBytes))
-	return json.RawMessage(text)
+	return append(json.RawMessage(nil), text...)
 }
 
 // value is what a pointer points to, or the default.

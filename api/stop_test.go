@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -56,8 +57,8 @@ func TestScenario_O08_RunningRequestGetsItsAnswerAtStop(t *testing.T) {
 	default:
 	}
 	close(r.store.block)
-	if a := <-answered; a.StatusCode != 201 {
-		t.Errorf("%d %s", a.StatusCode, a.body)
+	if a := <-answered; a.status != 201 {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 	<-stopped
 }
@@ -69,25 +70,27 @@ func TestScenario_O10_DrainingServerRefusesStartsPolitelyAndServesTheRest(t *tes
 	ctx, force := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.server.Stop(ctx) }()
-	testkit.EventuallyTrue(t, 5*time.Second, "readiness fails", func() bool { return r.call("GET", "/readyz", "", "").StatusCode == 503 })
+	testkit.EventuallyTrue(t, 5*time.Second, "readiness fails", func() bool { return r.call("GET", "/readyz", "", "").status == 503 })
 
 	a := r.call("POST", "/v1/sessions", r.tenant, `{}`) // checkAnswer looks at Retry-After
-	if a.StatusCode != 503 || a.problem(t).Code != "unavailable" || !a.Close {
-		t.Errorf("start: %d, connection closes: %v: %s", a.StatusCode, a.Close, a.body)
+	if a.status != 503 || a.problem(t).Code != "unavailable" || !a.Close {
+		t.Errorf("start: %d, connection closes: %v: %s", a.status, a.Close, a.body)
 	}
-	if a := r.call("POST", "/v1/sessions", r.tenant, `{"id":""}`); a.StatusCode != 400 {
-		t.Errorf("invalid start: %d", a.StatusCode)
+	if a := r.call("POST", "/v1/sessions", r.tenant, `{"id":""}`); a.status != 400 {
+		t.Errorf("invalid start: %d", a.status)
 	}
 	for path, status := range map[string]int{"/livez": 200, "/v1/sessions/s-1": 200} {
-		if a := r.call("GET", path, r.tenant, ""); a.StatusCode != status || !a.Close {
-			t.Errorf("%s: %d, connection closes: %v", path, a.StatusCode, a.Close)
+		if a := r.call("GET", path, r.tenant, ""); a.status != status || !a.Close {
+			t.Errorf("%s: %d, connection closes: %v", path, a.status, a.Close)
 		}
 	}
-	if a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, `{"generation":101}`); a.StatusCode != 200 {
-		t.Errorf("rejoin: %d", a.StatusCode)
+	if a := r.call("POST", "/v1/sessions/s-1/rejoin", placed.RejoinToken, `{"generation":101}`); a.status != 200 {
+		t.Errorf("rejoin: %d", a.status)
 	}
 	force() // the second signal
-	<-stopped
+	if err := <-stopped; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 	<-r.server.Done()
 	if _, err := net.Dial("tcp", r.server.Addr().String()); err == nil {
 		t.Error("still listening")
@@ -182,22 +185,22 @@ func TestConfigIsCheckedOnce(t *testing.T) {
 func TestReadinessIsBoundedAndAsksOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	if a := r.call("GET", "/readyz", "", ""); a.StatusCode != 200 {
-		t.Errorf("ready: %d", a.StatusCode)
+	if a := r.call("GET", "/readyz", "", ""); a.status != 200 {
+		t.Errorf("ready: %d", a.status)
 	}
 	r.store.frozen.Store(true)
 	began := time.Now()
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			response, err := r.client.Get(r.url + "/readyz") //nolint:noctx // the test ends first
+			response, err := r.client.Get(r.url + "/readyz")
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			_, _ = io.Copy(io.Discard, response.Body)
 			_ = response.Body.Close()
-			if response.StatusCode != 503 {
+			if response.StatusCode != http.StatusServiceUnavailable {
 				t.Errorf("frozen: %d", response.StatusCode)
 			}
 		})
@@ -206,9 +209,9 @@ func TestReadinessIsBoundedAndAsksOnce(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second { // a second, on an idle machine
 		t.Errorf("answered after %v", took)
 	}
-	if a := r.call("GET", "/livez", "", ""); a.StatusCode != 200 {
-		t.Errorf("alive: %d", a.StatusCode)
+	if a := r.call("GET", "/livez", "", ""); a.status != 200 {
+		t.Errorf("alive: %d", a.status)
 	}
 	r.store.frozen.Store(false)
-	testkit.EventuallyTrue(t, 5*time.Second, "ready again by itself", func() bool { return r.call("GET", "/readyz", "", "").StatusCode == 200 })
+	testkit.EventuallyTrue(t, 5*time.Second, "ready again by itself", func() bool { return r.call("GET", "/readyz", "", "").status == 200 })
 }

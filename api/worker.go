@@ -40,7 +40,7 @@ func (s *service) listWorkers(ctx context.Context, params wire.ListWorkersParams
 		list.Data[i] = wireWorker(worker)
 	}
 	if more {
-		list.NextCursor = pointer(encodeCursor(cursorWorkers, page[limit-1].ID))
+		list.NextCursor = new(encodeCursor(cursorWorkers, page[limit-1].ID))
 	}
 	return list, nil
 }
