@@ -44,7 +44,8 @@ func loadClip() (*clip, error) {
 		return nil, fmt.Errorf("media: embedded audio: %w", err)
 	}
 	// Without this the loops would drift apart: encoders append a packet for their delay.
-	if n := int(c.videoFrame * time.Duration(len(c.video)) / c.audioFrame); n < len(c.audio) {
+	length := (c.videoFrame * time.Duration(len(c.video))).Round(c.audioFrame)
+	if n := int(length / c.audioFrame); n < len(c.audio) {
 		c.audio = c.audio[:n]
 	}
 	if len(c.video) == 0 || len(c.audio) == 0 || !c.video[0].key {

@@ -36,7 +36,7 @@ func panicking() map[string]media.HandlerFactory {
 	return factories
 }
 
-func TestAFailingPeerLeavesOthersAlone(t *testing.T) {
+func TestAFailingPeerLeavesOthersAlone(t *testing.T) { //nolint:tparallel // the group ends before the good peers are checked
 	t.Parallel()
 	ctx := testContext(t)
 	e, reg := newEngineWithMetrics(t, media.Config{Handlers: panicking()})

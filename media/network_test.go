@@ -39,6 +39,7 @@ func TestTheAnnouncedAddressReplacesTheLocalOne(t *testing.T) {
 		"address and port": {media.Config{Announce: "203.0.113.7:4000"}, "203.0.113.7 4000 "},
 		"address":          {media.Config{Announce: "203.0.113.7"}, "203.0.113.7 PORT "},
 		"no local address": {media.Config{Listen: "0.0.0.0:0", Announce: "203.0.113.7:4000"}, "203.0.113.7 4000 "},
+		"no local ipv6":    {media.Config{Listen: ":0", Announce: "[2001:db8::7]:4000"}, "2001:db8::7 4000 "},
 		"ipv6":             {media.Config{Listen: "[::1]:0", Announce: "[2001:db8::7]:4000"}, "2001:db8::7 4000 "},
 	}
 	for name, test := range tests {

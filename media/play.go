@@ -74,7 +74,7 @@ func (p *player) Run(ctx context.Context) error {
 	for {
 		if err := p.sendDue(time.Since(start), &video, &audio); err != nil {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // a write that met the end of the peer
+				return nil // a write that met the end of the peer
 			}
 			return err
 		}

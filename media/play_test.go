@@ -66,10 +66,8 @@ func TestPlayAnswersAKeyframeRequest(t *testing.T) {
 	c.receiveOnly(webrtc.RTPCodecTypeVideo)
 	c.connect(openSession(t, newEngine(t, media.Config{}), "play"))
 	video := c.packets[webrtc.RTPCodecTypeVideo]
-	for !isKeyframe(receive(t, ctx, video).payload) {
-	}
 	next := receive(t, ctx, video)
-	for isKeyframe(next.payload) || next.payload[0]&0x10 == 0 {
+	for isKeyframe(next.payload) || next.payload[0]&0x10 == 0 { // playing starts with a key frame
 		next = receive(t, ctx, video)
 	}
 	pli := &rtcp.PictureLossIndication{MediaSSRC: next.packet.SSRC}

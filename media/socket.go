@@ -86,13 +86,27 @@ func (s *sockets) open(cfg Config, listen netip.Addr, port uint16, loggers loggi
 	}
 	muxes := make([]ice.UDPMux, 0, len(conns))
 	for _, conn := range conns {
-		muxes = append(muxes, ice.NewUDPMuxDefault(ice.UDPMuxParams{UDPConn: conn, Logger: loggers.NewLogger("udp")}))
+		mux := ice.NewUDPMuxDefault(ice.UDPMuxParams{UDPConn: conn, Logger: loggers.NewLogger("udp")})
+		muxes = append(muxes, familyMux{UDPMuxDefault: mux, v4: udpAddrPort(conn.LocalAddr()).Addr().Is4()})
 	}
 	s.udp = muxes[0]
 	if len(muxes) > 1 {
 		s.udp = ice.NewMultiUDPMuxDefault(muxes...)
 	}
 	return nil
+}
+
+// familyMux lists addresses of the socket's own family only: Pion takes an IPv6 wildcard socket for one of both.
+type familyMux struct {
+	*ice.UDPMuxDefault
+	v4 bool
+}
+
+// GetListenAddresses implements ice.UDPMux.
+func (m familyMux) GetListenAddresses() []net.Addr {
+	return slices.DeleteFunc(m.UDPMuxDefault.GetListenAddresses(), func(a net.Addr) bool {
+		return udpAddrPort(a).Addr().Is4() != m.v4
+	})
 }
 
 // bind opens one socket, or one per local address if neither Listen nor Announce names one: a
