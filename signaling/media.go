@@ -76,8 +76,7 @@ var ErrMediaClosed = &MediaError{Code: MediaFailed, Message: "the media connecti
 
 // frameErrorOf is what a client is told about an error of the engine, and whether that is all there is to know.
 func frameErrorOf(err error) (wrong *frameError, known bool) {
-	var m *MediaError
-	if errors.As(err, &m) {
+	if m, ok := errors.AsType[*MediaError](err); ok {
 		return &frameError{code: m.Code, message: m.Message}, true
 	}
 	return &frameError{code: MediaFailed, message: "the media engine failed"}, false

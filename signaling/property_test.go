@@ -133,7 +133,7 @@ func (m *model) move(t *rapid.T) {
 }
 
 func (m *model) wait(t *rapid.T) {
-	time.Sleep(time.Duration(rapid.IntRange(1, 50).Draw(t, "seconds")) * time.Second)
+	pass(time.Duration(rapid.IntRange(1, 50).Draw(t, "seconds")) * time.Second)
 	for _, s := range m.sessions {
 		if s.served && len(s.peers) == 0 && time.Since(s.emptySince) >= m.idle {
 			s.served, s.ended = false, berth.EndedIdle

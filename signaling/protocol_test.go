@@ -60,8 +60,8 @@ func TestOfferIsAnsweredAndCandidatesFlowBothWays(t *testing.T) {
 	events.Candidate(&Candidate{Candidate: "candidate:2"})
 	events.Candidate(nil)
 	events.Offer("again")
-	if f := c.expect("candidate"); f["candidate"].(map[string]any)["candidate"] != "candidate:2" {
-		t.Fatal(f)
+	if diff := cmp.Diff(map[string]any{"candidate": "candidate:2"}, c.expect("candidate")["candidate"]); diff != "" {
+		t.Fatal(diff)
 	}
 	if f := c.expect("candidate"); f["candidate"] != nil {
 		t.Fatal(f)
@@ -123,9 +123,8 @@ func TestWrongFramesAreAnsweredWithAnErrorFrame(t *testing.T) {
 			c, _ := newServer(t, Config{}).join(1, "a")
 			c.send(tc.send)
 			f := c.expect("error")
-			reply, _ := f["reply_to"].(string)
-			if f["code"] != tc.code || reply != tc.reply || f["message"] == "" ||
-				strings.Contains(f["message"].(string), "internal detail") {
+			if f["code"] != tc.code || f.text("reply_to") != tc.reply || f["message"] == "" ||
+				strings.Contains(f.text("message"), "internal detail") {
 				t.Fatalf("got %v", f)
 			}
 			c.send(`{"type":"bye"}`)

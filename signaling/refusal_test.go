@@ -56,11 +56,11 @@ func TestTokenIsNotEchoedAsSubprotocol(t *testing.T) {
 	t.Parallel()
 	r := newServer(t, Config{})
 	good := "token." + token(held(1), "s-1", "a")
-	ws, response, err := r.tryDial("s-1", nil, good, Protocol)
+	ws, answer, err := r.tryDial("s-1", nil, good, Protocol)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ws.Subprotocol() != Protocol || response.Header.Get("Sec-WebSocket-Protocol") != Protocol {
+	if ws.Subprotocol() != Protocol || answer.header.Get("Sec-WebSocket-Protocol") != Protocol {
 		t.Fatal("negotiated something else than the protocol")
 	}
 }
@@ -81,11 +81,11 @@ func TestDrainingWorkerServesWhatIsPlacedHereAndRefusesTheRest(t *testing.T) {
 	r.hub.Admit(AdmitOwned)
 	r.join(1, "b")
 	r.join(2, "a") // placed before the drain, connects after it
-	_, response, err := r.tryDial("s-3", nil, Protocol, "token.forged")
-	if err == nil || status(response) != http.StatusServiceUnavailable {
-		t.Fatalf("got %v, status %d", err, status(response))
+	_, answer, err := r.tryDial("s-3", nil, Protocol, "token.forged")
+	if err == nil || answer.status != http.StatusServiceUnavailable {
+		t.Fatalf("got %v, status %d", err, answer.status)
 	}
-	checkRetryAfter(t, response)
+	checkRetryAfter(t, answer)
 	r.dial("s-1", Protocol, "token.expired").expectClose(CloseToken)
 }
 
@@ -95,19 +95,19 @@ func TestUpgradesOverTheRateAreRefusedWithARetryAfter(t *testing.T) {
 	r.join(1, "a")
 	r.join(1, "b")
 	for range 20 {
-		_, response, err := r.tryDial("s-1", nil, Protocol)
-		if err == nil || status(response) != http.StatusServiceUnavailable {
-			t.Fatalf("got %v, status %d", err, status(response))
+		_, answer, err := r.tryDial("s-1", nil, Protocol)
+		if err == nil || answer.status != http.StatusServiceUnavailable {
+			t.Fatalf("got %v, status %d", err, answer.status)
 		}
-		checkRetryAfter(t, response)
+		checkRetryAfter(t, answer)
 	}
 }
 
-func checkRetryAfter(t *testing.T, response *http.Response) {
+func checkRetryAfter(t *testing.T, answer answer) {
 	t.Helper()
-	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	seconds, err := strconv.Atoi(answer.header.Get("Retry-After"))
 	if err != nil || seconds < 1 || seconds > retryAfterSeconds {
-		t.Fatalf("Retry-After %q", response.Header.Get("Retry-After"))
+		t.Fatalf("Retry-After %q", answer.header.Get("Retry-After"))
 	}
 }
 
@@ -152,9 +152,9 @@ func TestForeignOriginIsRefusedBeforeTheUpgrade(t *testing.T) {
 	t.Parallel()
 	r := newServer(t, Config{AllowedOrigins: []string{"https://app.example.com"}})
 	// The request's own host is no exception: a rebound name would pass.
-	_, response, err := r.tryDial("s-1", http.Header{"Origin": {r.server.URL}}, Protocol)
-	if err == nil || status(response) != http.StatusForbidden {
-		t.Fatalf("got %v, status %d", err, status(response))
+	_, answer, err := r.tryDial("s-1", http.Header{"Origin": {r.server.URL}}, Protocol)
+	if err == nil || answer.status != http.StatusForbidden {
+		t.Fatalf("got %v, status %d", err, answer.status)
 	}
 	good := "token." + token(held(1), "s-1", "a")
 	if _, _, err := r.tryDial("s-1", http.Header{"Origin": {"https://app.example.com"}}, Protocol, good); err != nil {

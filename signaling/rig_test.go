@@ -111,14 +111,20 @@ func (r *rig) url(session string) string {
 // dial connects without expecting anything.
 func (r *rig) dial(session string, protocols ...string) *client {
 	r.t.Helper()
-	ws, response, err := r.tryDial(session, nil, protocols...)
+	ws, answer, err := r.tryDial(session, nil, protocols...)
 	if err != nil {
-		r.t.Fatalf("dial: %v (status %v)", err, status(response))
+		r.t.Fatalf("dial: %v (status %v)", err, answer.status)
 	}
 	return &client{t: r.t, ws: ws}
 }
 
-func (r *rig) tryDial(session string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
+// answer is the server's answer to a handshake.
+type answer struct {
+	status int
+	header http.Header
+}
+
+func (r *rig) tryDial(session string, header http.Header, protocols ...string) (*websocket.Conn, answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	ws, response, err := websocket.Dial(ctx, r.url(session), &websocket.DialOptions{
@@ -128,14 +134,13 @@ func (r *rig) tryDial(session string, header http.Header, protocols ...string) (
 		ws.SetReadLimit(1 << 20)
 		r.t.Cleanup(func() { _ = ws.CloseNow() })
 	}
-	return ws, response, err
-}
-
-func status(r *http.Response) int {
-	if r == nil {
-		return 0
+	if response == nil {
+		return ws, answer{}, err
 	}
-	return r.StatusCode
+	if response.Body != nil {
+		_ = response.Body.Close()
+	}
+	return ws, answer{status: response.StatusCode, header: response.Header}, err
 }
 
 // join connects a peer of session n and returns its client and welcome.
@@ -177,6 +182,12 @@ func (c *client) next() (frame, error) {
 			return f, nil
 		}
 	}
+}
+
+// text is a member of the frame that is a string; empty if it is not.
+func (f frame) text(member string) string {
+	s, _ := f[member].(string)
+	return s
 }
 
 // expect returns the next frame, which must be of this type.

@@ -12,13 +12,19 @@ import (
 )
 
 // inFakeTime runs f with a hub in a synctest bubble.
-func inFakeTime(t *testing.T, config Config, f func(t *testing.T, r *rig)) {
+func inFakeTime(t *testing.T, config Config, f func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, config)
 		defer r.run()()
-		f(t, r)
+		f(r)
 	})
+}
+
+// pass lets fake time pass and waits until everything has come to rest.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }
 
 // connect joins a peer over a wire in memory and waits until everything has come to rest.
@@ -30,22 +36,19 @@ func (r *rig) connect(h berth.Held, session, peer string, w *fakeWire) *fakeWire
 
 func TestIdleSessionEndsAfterItsTimeout(t *testing.T) {
 	t.Parallel()
-	inFakeTime(t, Config{PingInterval: time.Hour}, func(t *testing.T, r *rig) {
+	inFakeTime(t, Config{PingInterval: time.Hour}, func(r *rig) {
 		w := r.connect(held(1), "s-1", "a", newFakeWire())
-		time.Sleep(2 * r.directory.idle)
-		synctest.Wait()
+		pass(2 * r.directory.idle)
 		close(w.in)
-		time.Sleep(r.directory.idle - time.Second)
+		pass(r.directory.idle - time.Second)
 		back := r.connect(held(1), "s-1", "a", newFakeWire())
 		close(back.in)
 		synctest.Wait()
-		time.Sleep(r.directory.idle - time.Millisecond)
-		synctest.Wait()
+		pass(r.directory.idle - time.Millisecond)
 		if got := r.directory.endedAs(held(1)); got != "" {
 			t.Fatalf("ended as %q before its time", got)
 		}
-		time.Sleep(2 * time.Millisecond)
-		synctest.Wait()
+		pass(2 * time.Millisecond)
 		if got := r.directory.endedAs(held(1)); got != berth.EndedIdle {
 			t.Fatalf("ended as %q, want idle", got)
 		}
@@ -54,16 +57,14 @@ func TestIdleSessionEndsAfterItsTimeout(t *testing.T) {
 
 func TestExpiredSessionClosesItsPeers(t *testing.T) {
 	t.Parallel()
-	inFakeTime(t, Config{PingInterval: 24 * time.Hour}, func(t *testing.T, r *rig) {
+	inFakeTime(t, Config{PingInterval: 24 * time.Hour}, func(r *rig) {
 		r.directory.ttl = 90 * time.Second
 		w := r.connect(held(1), "s-1", "a", newFakeWire())
-		time.Sleep(89 * time.Second)
-		synctest.Wait()
+		pass(89 * time.Second)
 		if w.code() != 0 {
 			t.Fatalf("closed with %d before its time", w.code())
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		if w.code() != CloseEnded || r.directory.endedAs(held(1)) != berth.EndedExpired {
 			t.Fatalf("closed with %d, ended as %q", w.code(), r.directory.endedAs(held(1)))
 		}
@@ -75,31 +76,27 @@ func TestPauseUsesUpNobodysDeadline(t *testing.T) {
 	var woke atomic.Pointer[time.Time]
 	woke.Store(&time.Time{})
 	config := Config{PingInterval: 10 * time.Second, Awake: func() time.Time { return *woke.Load() }}
-	inFakeTime(t, config, func(t *testing.T, r *rig) {
+	inFakeTime(t, config, func(r *rig) {
 		silent := r.connect(held(1), "s-1", "a", newFakeWire())
 		idle := r.connect(held(2), "s-2", "a", newFakeWire())
 		close(idle.in)
 		synctest.Wait()
-		time.Sleep(14 * time.Second) // just before the first deadline
+		pass(14 * time.Second) // just before the first deadline
 		now := time.Now()
 		woke.Store(&now) // as after a long pause
-		time.Sleep(14 * time.Second)
-		synctest.Wait()
+		pass(14 * time.Second)
 		if silent.code() != 0 {
 			t.Fatalf("closed with %d: the pause was counted", silent.code())
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		if silent.code() != CloseTryLater {
 			t.Fatalf("silent client was closed with %d", silent.code())
 		}
-		time.Sleep(r.directory.idle - 17*time.Second)
-		synctest.Wait()
+		pass(r.directory.idle - 17*time.Second)
 		if got := r.directory.endedAs(held(2)); got != "" {
 			t.Fatalf("ended as %q: the pause was counted", got)
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		if got := r.directory.endedAs(held(2)); got != berth.EndedIdle {
 			t.Fatalf("ended as %q", got)
 		}
@@ -108,11 +105,11 @@ func TestPauseUsesUpNobodysDeadline(t *testing.T) {
 
 func TestClientThatAnswersPingsStays(t *testing.T) {
 	t.Parallel()
-	inFakeTime(t, Config{PingInterval: 10 * time.Second}, func(t *testing.T, r *rig) {
+	inFakeTime(t, Config{PingInterval: 10 * time.Second}, func(r *rig) {
 		r.directory.ttl = 24 * time.Hour
 		w := r.connect(held(1), "s-1", "a", newFakeWire())
 		for range 100 {
-			time.Sleep(10 * time.Second)
+			pass(10 * time.Second)
 			w.in <- []byte(`{"type":"pong"}`)
 			synctest.Wait()
 		}
@@ -128,13 +125,11 @@ func TestClientThatAnswersPingsStays(t *testing.T) {
 		if pings < 99 || w.pinged() != pings {
 			t.Fatalf("%d application and %d protocol pings in 1,000 s", pings, w.pinged())
 		}
-		time.Sleep(24 * time.Second)
-		synctest.Wait()
+		pass(24 * time.Second)
 		if w.code() != 0 {
 			t.Fatalf("closed with %d before PongTimeout", w.code())
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		if w.code() != CloseTryLater {
 			t.Fatalf("closed with %d, want 1013", w.code())
 		}
@@ -157,7 +152,7 @@ func TestSlowConnectionIsClosedByBytesAndByAge(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			inFakeTime(t, config, func(t *testing.T, r *rig) {
+			inFakeTime(t, config, func(r *rig) {
 				w := newFakeWire()
 				w.stall = make(chan struct{})
 				r.connect(held(1), "s-1", "a", w)
@@ -167,8 +162,7 @@ func TestSlowConnectionIsClosedByBytesAndByAge(t *testing.T) {
 				for range tc.frames {
 					s.send([]byte(strings.Repeat("x", 100)))
 				}
-				time.Sleep(tc.after)
-				synctest.Wait()
+				pass(tc.after)
 				if code, closing := s.closed(); !closing || code != CloseTryLater {
 					t.Fatalf("not closing as too slow: %d %v", code, closing)
 				}
@@ -192,7 +186,7 @@ func TestSlowConnectionIsClosedByBytesAndByAge(t *testing.T) {
 
 func TestJoinsOfOneSessionWaitForEachOtherWithinTheJoinTimeout(t *testing.T) {
 	t.Parallel()
-	inFakeTime(t, Config{ConnectTimeout: 4 * time.Second, JoinTimeout: 10 * time.Second}, func(t *testing.T, r *rig) {
+	inFakeTime(t, Config{ConnectTimeout: 4 * time.Second, JoinTimeout: 10 * time.Second}, func(r *rig) {
 		r.directory.hang = true
 		wires := make([]*fakeWire, 5)
 		begin := time.Now()
@@ -200,8 +194,7 @@ func TestJoinsOfOneSessionWaitForEachOtherWithinTheJoinTimeout(t *testing.T) {
 			wires[i] = r.connect(held(1), "s-1", "a", newFakeWire())
 		}
 		other := r.connect(held(2), "s-2", "a", newFakeWire())
-		time.Sleep(4*time.Second + time.Millisecond)
-		synctest.Wait()
+		pass(4*time.Second + time.Millisecond)
 		if other.code() != CloseTryLater {
 			t.Fatal("a session waited for another")
 		}

@@ -15,6 +15,7 @@ import (
 
 // fakeRegistry works like the database for one worker id: instances, presence, leases, draining, sessions.
 type fakeRegistry struct {
+	now      func() time.Time
 	mu       sync.Mutex
 	away     bool // every call fails
 	hang     bool // every call waits for its context
@@ -34,6 +35,7 @@ type fakeRegistry struct {
 
 func newFakeRegistry() *fakeRegistry {
 	return &fakeRegistry{
+		now:      time.Now,
 		present:  map[berth.Instance]*fakePresence{},
 		sessions: map[berth.SessionKey]berth.Held{},
 		ended:    map[berth.SessionKey]berth.EndedReason{},
@@ -86,6 +88,12 @@ func (r *fakeRegistry) counts() counts {
 	}
 }
 
+func (r *fakeRegistry) leaseEnd() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lease
+}
+
 // enter locks the registry for one call, or fails as the database would.
 func (r *fakeRegistry) enter(ctx context.Context) error {
 	r.mu.Lock()
@@ -134,10 +142,10 @@ func (r *fakeRegistry) Register(ctx context.Context, reg berth.Registration) (bo
 	if reg.Instance < r.instance {
 		return false, berth.ErrStale
 	}
-	if r.present[r.instance] != nil && time.Now().Before(r.lease) && r.instance != reg.Instance {
+	if r.present[r.instance] != nil && r.now().Before(r.lease) && r.instance != reg.Instance {
 		return true, nil
 	}
-	r.instance, r.state, r.lease = reg.Instance, berth.WorkerStarting, time.Now().Add(reg.Lease)
+	r.instance, r.state, r.lease = reg.Instance, berth.WorkerStarting, r.now().Add(reg.Lease)
 	clear(r.sessions)
 	return false, nil
 }
@@ -159,7 +167,7 @@ func (r *fakeRegistry) Renew(ctx context.Context, renewal berth.Renewal) (berth.
 		return berth.RenewalAnswer{}, err
 	}
 	defer r.mu.Unlock()
-	now := time.Now()
+	now := r.now()
 	r.renewals = append(r.renewals, now)
 	switch {
 	case renewal.Instance < r.instance:
@@ -210,7 +218,7 @@ func (r *fakeRegistry) Drain(ctx context.Context, _ string, instance berth.Insta
 	}
 	r.drains++
 	if r.state == berth.WorkerReady {
-		r.state, r.deadline = berth.WorkerDraining, time.Now().Add(deadline)
+		r.state, r.deadline = berth.WorkerDraining, r.now().Add(deadline)
 	}
 	return nil
 }

@@ -34,9 +34,11 @@ func inFakeTime(t *testing.T, f func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.start()
+		defer func() {
+			b.cancel()
+			<-b.done
+		}()
 		f(b)
-		b.cancel()
-		<-b.done
 	})
 }
 
@@ -84,8 +86,9 @@ func (b *bench) place(key berth.SessionKey, policy berth.OnWorkerLoss, peers int
 	return held
 }
 
+// sleep lets fake time pass and waits until everything has come to rest.
 func (b *bench) sleep(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
@@ -317,7 +320,7 @@ func TestRegistrationWaitsForTheOldInstance(t *testing.T) {
 		b.registry.lease = time.Now().Add(time.Hour)
 		begin := time.Now()
 		go func() {
-			time.Sleep(30 * time.Second)
+			<-time.After(30 * time.Second)
 			_ = old.Close(context.Background())
 		}()
 		b.start()
@@ -338,7 +341,7 @@ func TestRegistrationOutlastsADatabaseThatIsAwayAndEndsAtStop(t *testing.T) {
 		b := newBench(t)
 		b.registry.away = true
 		go func() {
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			b.registry.set(func() { b.registry.away = false })
 		}()
 		b.start()
@@ -348,7 +351,7 @@ func TestRegistrationOutlastsADatabaseThatIsAwayAndEndsAtStop(t *testing.T) {
 		b = newBench(t)
 		b.registry.hang = true
 		go func() {
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			close(b.keeper.stops)
 		}()
 		begin := time.Now()

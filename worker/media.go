@@ -93,7 +93,7 @@ func (e mediaEvents) State(state media.PeerState, err error) {
 
 // mediaError maps the engine's errors to what a client may see. Their detail is safe by the engine's contract.
 func mediaError(err error) error {
-	code := ""
+	var code string
 	switch {
 	case err == nil:
 		return nil

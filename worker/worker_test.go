@@ -115,11 +115,14 @@ func (r *running) join(key int) *websocket.Conn {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
-	ws, _, err := websocket.Dial(ctx, fmt.Sprintf("ws://%s/rtc?session=s-%d", r.signaling, key), &websocket.DialOptions{
+	ws, response, err := websocket.Dial(ctx, fmt.Sprintf("ws://%s/rtc?session=s-%d", r.signaling, key), &websocket.DialOptions{
 		Subprotocols: []string{signaling.Protocol, fmt.Sprintf("token.%d.7.s-%d.p-1", key, key)},
 	})
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if response.Body != nil {
+		_ = response.Body.Close()
 	}
 	r.t.Cleanup(func() { _ = ws.CloseNow() })
 	if f := read(r.t, ws); f["type"] != "welcome" {
@@ -190,7 +193,7 @@ func TestWorkerAnswersItsProbesAndServesMedia(t *testing.T) {
 	if err := ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"offer","id":"2","sdp":`+quote(dataChannelOffer)+`}`)); err != nil {
 		t.Fatal(err)
 	}
-	if f := read(t, ws); f["type"] != "answer" || f["reply_to"] != "2" || !strings.Contains(f["sdp"].(string), "a=fingerprint") {
+	if f := read(t, ws); f["type"] != "answer" || f["reply_to"] != "2" || !strings.Contains(fmt.Sprint(f["sdp"]), "a=fingerprint") {
 		t.Fatal(f)
 	}
 	_, metrics := r.get(r.control, "/metrics")
@@ -315,7 +318,9 @@ func TestForcedStopWithoutDatabaseSendsClientsBackLater(t *testing.T) {
 	if code := closeCode(ws); code != signaling.CloseRestart {
 		t.Fatal(code)
 	}
-	<-stopped
+	if err := <-stopped; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
 }
 
 func TestReplacedWorkerStopsByItself(t *testing.T) {
