@@ -30,6 +30,7 @@ type Config struct {
 	PongTimeout    time.Duration // without any frame from the client; default 2.5 PingInterval
 	JoinTimeout    time.Duration // to be admitted, and then to send the first frame; default 1.5 PingInterval
 	ConnectTimeout time.Duration // for one write to the database; default 2s
+	DoubtHold      time.Duration // a session counts as held after a join of unknown outcome; default 30s
 	SettleInterval time.Duration // between attempts to tell the database what it did not take; default 1s
 
 	QueueBytes int           // per connection, of frames not yet taken by the kernel; default 512 KiB
@@ -50,6 +51,7 @@ func (c Config) withDefaults() Config {
 	c.PongTimeout = cmp.Or(c.PongTimeout, c.PingInterval*5/2)
 	c.JoinTimeout = cmp.Or(c.JoinTimeout, c.PingInterval*3/2)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 2*time.Second)
+	c.DoubtHold = cmp.Or(c.DoubtHold, berth.ConnectWindow)
 	c.SettleInterval = cmp.Or(c.SettleInterval, time.Second)
 	c.QueueBytes = cmp.Or(c.QueueBytes, 512<<10)
 	c.QueueAge = cmp.Or(c.QueueAge, 5*time.Second)

@@ -2,6 +2,7 @@ package signaling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,25 +47,33 @@ func (h *Hub) verify(ctx context.Context, hs handshake) (Grant, *refusal) {
 }
 
 // connect writes the peer's connection to the database and attaches it. The session counts as held from before the
-// write, so that no renewal in between reports less than the database may know.
+// write, so that no renewal in between reports less than the database may know, and for a while longer when the
+// outcome is unknown: the client comes back, and its session must not be ended as forgotten before that.
 func (h *Hub) connect(ctx context.Context, s *sender, grant Grant) (*peer, *refusal) {
+	p := &peer{hub: h, sender: s, info: grant.Peer, lastHeard: time.Now()}
+	p.info.ConnectionID = berth.NewID("c")
 	h.hold(grant.Held, 1)
+	connected, err := h.write(ctx, grant.Held, p.info)
+	if errors.Is(err, berth.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		h.settler.disconnect(p.gone(grant.Held))
+		time.AfterFunc(h.config.DoubtHold, func() { h.hold(grant.Held, -1) })
+		return nil, connectRefusal(err)
+	}
 	defer h.hold(grant.Held, -1)
-	info := grant.Peer
-	info.ConnectionID = berth.NewID("c")
-
-	write, cancel := context.WithTimeout(ctx, h.config.ConnectTimeout)
-	defer cancel()
-	connected, err := h.deps.Directory.ConnectPeer(write, grant.Held, info)
 	if err != nil {
 		return nil, connectRefusal(err)
 	}
-	p := &peer{hub: h, sender: s, info: info, lastHeard: time.Now()}
 	if refused := h.enroll(ctx, p, grant, connected); refused != nil {
 		h.settler.disconnect(p.gone(grant.Held))
 		return nil, refused
 	}
 	return p, nil
+}
+
+func (h *Hub) write(ctx context.Context, held berth.Held, info berth.Peer) (berth.Connected, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.config.ConnectTimeout)
+	defer cancel()
+	return h.deps.Directory.ConnectPeer(ctx, held, info)
 }
 
 // enroll finds or makes the session of a peer that the database admitted, and attaches the peer.

@@ -38,7 +38,7 @@ func TestRefusalsByCloseCode(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			r := newServer(t, Config{ConnectTimeout: 50 * time.Millisecond})
+			r := newServer(t, Config{ConnectTimeout: 50 * time.Millisecond, DoubtHold: time.Millisecond})
 			if tc.directory != nil {
 				r.directory.set(tc.directory)
 			}

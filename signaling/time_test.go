@@ -103,6 +103,30 @@ func TestPauseUsesUpNobodysDeadline(t *testing.T) {
 	})
 }
 
+// The database may have taken a join that it did not answer. The client comes back, so until then no renewal says
+// that the worker does not know the session.
+func TestSessionOfAnUnansweredJoinCountsAsHeldForAWhile(t *testing.T) {
+	t.Parallel()
+	inFakeTime(t, Config{PingInterval: time.Hour}, func(r *rig) {
+		r.directory.set(func(d *fakeDirectory) { d.hang = true })
+		w := r.connect(held(1), "s-1", "a", newFakeWire())
+		pass(3 * time.Second)
+		if w.code() != CloseTryLater || len(r.hub.Held()) != 1 {
+			t.Fatalf("closed with %d, holds %v", w.code(), r.hub.Held())
+		}
+		r.directory.set(func(d *fakeDirectory) { d.hang = false })
+		r.connect(held(1), "s-1", "a", newFakeWire())
+		if got := r.hub.Held(); len(got) != 1 {
+			t.Fatal(got)
+		}
+		r.hub.DropAll(Fate{})
+		pass(r.hub.config.DoubtHold)
+		if got := r.hub.Held(); len(got) != 0 {
+			t.Fatal(got)
+		}
+	})
+}
+
 func TestClientThatAnswersPingsStays(t *testing.T) {
 	t.Parallel()
 	inFakeTime(t, Config{PingInterval: 10 * time.Second}, func(r *rig) {
