@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berthdev/berth/internal/berth"
@@ -251,6 +252,37 @@ func TestNewerGenerationReplacesTheOlderOne(t *testing.T) {
 	}
 	if s, _ := r.media.open(); s != 1 {
 		t.Fatalf("%d media sessions open", s)
+	}
+}
+
+// A join that was under way while its session was dropped must not revive it: its media is gone.
+func TestJoinDoesNotReviveADroppedSession(t *testing.T) {
+	t.Parallel()
+	r := newServer(t, Config{})
+	r.join(1, "a")
+	r.hub.mu.Lock()
+	s, a := r.hub.sessions[1], r.hub.sessions[1].peers["a"]
+	r.hub.mu.Unlock()
+	r.hub.Drop(held(1), Fate{})
+	late := &peer{hub: r.hub, session: s, sender: a.sender, info: berth.Peer{ID: "b"}}
+	if _, refused := r.hub.attach(s, late, nil); refused == nil || refused.code != CloseMoved {
+		t.Fatalf("attached to a dropped session: %+v", refused)
+	}
+	if got := r.hub.Held(); len(got) != 0 {
+		t.Fatal(got)
+	}
+}
+
+func TestRefusedClientReadsItsCloseFrameWhateverItSentMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := newServer(t, Config{})
+	for range 20 {
+		c := r.dial("s-1", Protocol)
+		for range 3 {
+			// The server may be gone already: what counts is that the close frame arrives.
+			_ = c.ws.Write(t.Context(), websocket.MessageText, []byte(strings.Repeat("x", 100<<10)))
+		}
+		c.expectClose(CloseToken)
 	}
 }
 

@@ -123,20 +123,10 @@ func (h *Hub) serve(ctx context.Context, s *sender, hs handshake) {
 		if refused.err != nil {
 			h.deps.Logger.WarnContext(ctx, "join refused", "code", int(refused.code), "err", refused.err)
 		}
-		s.close(refused.code, refused.reason)
-		drain(s)
+		s.close(refused.code, refused.reason) // the closing handshake reads what the client still sends
 		return
 	}
 	p.run(ctx)
-}
-
-// drain reads and ignores what a refused client still sends: unread bytes would turn the close frame into a reset.
-func drain(s *sender) {
-	for {
-		if _, _, err := s.wire.Read(); err != nil {
-			return
-		}
-	}
 }
 
 // admits reports whether the hub lets this grant in, as far as it knows without the database.

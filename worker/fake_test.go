@@ -17,8 +17,9 @@ import (
 type fakeRegistry struct {
 	now      func() time.Time
 	mu       sync.Mutex
-	away     bool // every call fails
-	hang     bool // every call waits for its context
+	away     bool          // every call fails
+	hang     bool          // every call waits for its context
+	lag      time.Duration // a renewal is answered that long after it took effect
 	serial   berth.Instance
 	present  map[berth.Instance]*fakePresence
 	instance berth.Instance // registered
@@ -166,7 +167,11 @@ func (r *fakeRegistry) Renew(ctx context.Context, renewal berth.Renewal) (berth.
 	if err := r.enter(ctx); err != nil {
 		return berth.RenewalAnswer{}, err
 	}
-	defer r.mu.Unlock()
+	defer func() {
+		lag := r.lag
+		r.mu.Unlock()
+		<-time.After(lag)
+	}()
 	now := r.now()
 	r.renewals = append(r.renewals, now)
 	switch {

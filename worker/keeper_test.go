@@ -155,6 +155,35 @@ func TestInDoubtAdmitsNobodyNewAndKeepsWhatRuns(t *testing.T) {
 	}
 }
 
+func TestEachLeaseEndFencesAnew(t *testing.T) {
+	t.Parallel()
+	inFakeTime(t, func(b *bench) {
+		for key := berth.SessionKey(1); key <= 3; key++ {
+			b.place(key, berth.LossReplace, 1)
+			b.sleep(3 * time.Second)
+			b.wantServed(key)
+			b.registry.set(func() { b.registry.hang = true })
+			b.sleep(7 * time.Second)
+			b.wantFate(key, signaling.Fate{})
+			b.registry.set(func() { b.registry.hang = false })
+			b.sleep(5 * time.Second)
+		}
+	})
+}
+
+func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
+	t.Parallel()
+	inFakeTime(t, func(b *bench) {
+		b.registry.set(func() { b.registry.lag = 1900 * time.Millisecond })
+		b.sleep(20 * time.Second)
+		b.registry.set(func() { b.registry.hang = true })
+		for now := time.Now(); now.Before(b.registry.leaseEnd().Add(2 * awakeTick)); now = time.Now() {
+			b.sleep(awakeTick)
+		}
+		b.wantAdmission(signaling.AdmitHeld)
+	})
+}
+
 func TestSilenceForTheHoldLimitStopsEverything(t *testing.T) {
 	t.Parallel()
 	inFakeTime(t, func(b *bench) {

@@ -35,7 +35,7 @@ func TestPropertyLeaseRulesHoldUnderAnyFault(t *testing.T) {
 			f.place()
 			rt.Repeat(map[string]func(*rapid.T){
 				"away": f.away, "hang": f.hang, "back": f.back, "pause": f.pause, "lose presence": f.losePresence,
-				"lost": f.lost, "wait": f.wait, "wait more": f.wait, "": f.check,
+				"lost": f.lost, "lag": f.lag, "wait": f.wait, "wait more": f.wait, "": f.check,
 			})
 		})
 	})
@@ -70,6 +70,11 @@ func (f *faults) pause(t *rapid.T) {
 	f.b.paused.Add(int64(rapid.IntRange(1, 300).Draw(t, "seconds")) * int64(time.Second))
 	f.b.sleep(awakeTick) // until it notices
 	f.pausedAt = f.b.keeper.config.Now()
+}
+
+func (f *faults) lag(t *rapid.T) {
+	lag := time.Duration(rapid.IntRange(0, 1900).Draw(t, "lag")) * time.Millisecond
+	f.b.registry.set(func() { f.b.registry.lag = lag })
 }
 
 func (f *faults) losePresence(*rapid.T) {

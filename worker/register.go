@@ -21,6 +21,7 @@ func (k *keeper) register(ctx context.Context) (*tenure, error) {
 		t, err := k.tryRegister(ctx)
 		switch {
 		case err == nil:
+			t.publish()
 			return t, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("register worker: %w", ctx.Err())
