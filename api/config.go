@@ -52,7 +52,7 @@ type Config struct {
 	RequestTimeout time.Duration
 	// BodyTimeout bounds how long a sender may take for a body. Default 10 s.
 	BodyTimeout time.Duration
-	// RejoinHold is how long a rejoin waits while its session's owner is in question. Default berth.HoldLimit, 5 s.
+	// RejoinHold is how long a rejoin waits while its session's owner is in question. Default berth.RejoinHoldLimit, 5 s.
 	RejoinHold time.Duration
 	// ShutdownDelay is how long Stop goes on serving with /readyz at 503, so that balancers notice. Default 5 s; negative
 	// means none.
@@ -77,7 +77,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, 10*time.Second)
-	c.RejoinHold = cmp.Or(c.RejoinHold, berth.HoldLimit)
+	c.RejoinHold = cmp.Or(c.RejoinHold, berth.RejoinHoldLimit)
 	c.ShutdownDelay = max(0, cmp.Or(c.ShutdownDelay, 5*time.Second))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 20*time.Second)
 	return c

@@ -12,8 +12,8 @@ const (
 	RejoinHold    RejoinOutcome = "hold"    // the owner is in question: wake the reaper, ask again shortly
 )
 
-// HoldLimit is how long a rejoin is held while its owner is in question.
-const HoldLimit = 5 * time.Second
+// RejoinHoldLimit is how long a rejoin is held while its owner is in question.
+const RejoinHoldLimit = 5 * time.Second
 
 // RejoinAnswer is the outcome of a rejoin, with the placement unless it is held.
 type RejoinAnswer struct {
