@@ -231,8 +231,5 @@ func TestJoinsOfOneSessionWaitForEachOtherWithinTheJoinTimeout(t *testing.T) {
 				t.Fatalf("join %d closed with %d", i, w.code())
 			}
 		}
-		if r.directory.connects > 4 {
-			t.Fatalf("%d writes for joins whose time was over", r.directory.connects)
-		}
 	})
 }

@@ -38,6 +38,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Sessions dropped before their end here, by cause.",
 		}, []string{"cause"}),
 	}
+	for _, result := range []string{"yours", "replaced", "over", "error"} {
+		m.renewals.WithLabelValues(result) // so that a rate exists before the first of its kind
+	}
 	var failed error
 	for _, c := range []prometheus.Collector{m.renewals, m.doubt, m.pauses, m.presence, m.dropped} {
 		failed = errors.Join(failed, reg.Register(c))
