@@ -81,6 +81,7 @@ declare
     v_slot       record;
     v_candidate  record;
     v_left       int[];
+    v_taken      text[] := '{}';
     v_beyond     int[];
     v_new_peers  int[];
     v_i          int;
@@ -130,7 +131,8 @@ begin
                       left join berth.tenants t on t.id = r.id order by r.id);
 
     -- Take slots, one group of like requests at a time: least-loaded first, in each region that they may use. A
-    -- session that lost its worker goes elsewhere if it fits elsewhere.
+    -- session that lost its worker goes elsewhere if it fits elsewhere. Our own locks are not skipped and the slots are
+    -- written at the end, so what was taken is left out by name; a join would cost the order of the index.
     for v_group in
         select d.region, d.spill, d.avoid, array_agg(d.ord::int order by d.ord) as ords
           from unnest(v_outcome, v_region, v_spill, v_avoid) with ordinality d (outcome, region, spill, avoid, ord)
@@ -163,10 +165,12 @@ begin
                  where s.open and s.session is null
                    and (v_candidate.region is null or s.region = v_candidate.region)
                    and (v_candidate.avoid is null or s.worker_id <> v_candidate.avoid)
+                   and s.worker_id || '/' || s.ordinal <> all (v_taken)
                  order by s.rank, s.tie limit cardinality(v_left) for no key update skip locked
             loop
                 v_i := v_left[1];
                 v_left := v_left[2:];
+                v_taken := v_taken || (v_slot.worker_id || '/' || v_slot.ordinal);
                 v_worker[v_i] := v_slot.worker_id;
                 v_ordinal[v_i] := v_slot.ordinal;
                 v_instance[v_i] := v_slot.instance;

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- set_open makes the slots of a worker agree with its row: as many as it has capacity for while it is ready or more
--- are in use, and claimable exactly while it is ready and not cordoned. The caller holds the worker's row. It waits for
--- claims in flight, so that no claim lands after it returned.
+-- set_open makes the slots of a worker agree with its row: while it is ready there are as many as its capacity, or more
+-- that are in use, and they are claimable exactly while it is ready and not cordoned. The caller holds the worker's row.
+-- It waits for claims in flight, so that no claim lands after it returned.
 -- +goose StatementBegin
 create function berth.set_open(p_worker text) returns void
 language plpgsql as $$
@@ -16,16 +16,18 @@ begin
     perform from berth.slots where worker_id = p_worker order by ordinal for no key update;
     if v_worker.state = 'ready' then
         delete from berth.slots where worker_id = p_worker and session is null and ordinal > v_worker.capacity;
-        update berth.slots set instance = v_worker.instance, region = v_worker.region, capacity = v_worker.capacity
-         where worker_id = p_worker
-           and (instance, region, capacity) <> (v_worker.instance, v_worker.region, v_worker.capacity);
-        insert into berth.slots (worker_id, ordinal, instance, region, capacity)
-        select p_worker, n, v_worker.instance, v_worker.region, v_worker.capacity
+        insert into berth.slots (worker_id, ordinal, instance, region, capacity, open)
+        select p_worker, n, v_worker.instance, v_worker.region, v_worker.capacity, v_open
           from generate_series(1, v_worker.capacity) n
         on conflict do nothing;
     end if;
-    update berth.slots s set open = v_open and s.ordinal <= v_worker.capacity
-     where s.worker_id = p_worker and s.open <> (v_open and s.ordinal <= v_worker.capacity);
+    -- Once: a row that its own transaction wrote before has its foreign key checked again.
+    update berth.slots s
+       set instance = v_worker.instance, region = v_worker.region, capacity = v_worker.capacity,
+           open = v_open and s.ordinal <= v_worker.capacity
+     where s.worker_id = p_worker
+       and (s.instance, s.region, s.capacity, s.open)
+        <> (v_worker.instance, v_worker.region, v_worker.capacity, v_open and s.ordinal <= v_worker.capacity);
     if v_worker.state in ('lost', 'gone') then
         delete from berth.slots where worker_id = p_worker and session is null;
     end if;
