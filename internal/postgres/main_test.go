@@ -1,0 +1,48 @@
+package postgres_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/berthdev/berth/internal/testkit"
+	"github.com/berthdev/berth/migrations"
+)
+
+// databases is the server that these tests share.
+var databases = testkit.NewPostgres(migrations.Up, testkit.PostgresConfig{AfterEach: noViolations})
+
+func TestMain(m *testing.M) {
+	// Each check talks to a database. The command line still wins.
+	if err := flag.Set("rapid.checks", "40"); err != nil {
+		panic(err)
+	}
+	os.Exit(testkit.Main(m, testkit.MainConfig{Postgres: databases}))
+}
+
+type violation struct {
+	Invariant int
+	What      string
+	Subject   string
+}
+
+// noViolations fails when an invariant of the schema does not hold.
+func noViolations(ctx context.Context, pool *pgxpool.Pool) error {
+	rows, err := pool.Query(ctx, "select invariant, what, subject from berth.violations")
+	if err != nil {
+		return err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[violation])
+	if err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("violated: %+v", found)
+	}
+	return nil
+}
