@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -36,6 +37,16 @@ type store struct {
 type stored struct {
 	berth.Session
 	peers []berth.Peer
+}
+
+// peer finds the session's peer of that id, or adds it; without an id it adds a fresh one.
+func (x *stored) peer(peer berth.Peer) (_ berth.Peer, created bool) {
+	if i := slices.IndexFunc(x.peers, func(p berth.Peer) bool { return p.ID == peer.ID }); i >= 0 {
+		return x.peers[i], false
+	}
+	peer.ID = cmp.Or(peer.ID, berth.NewID("p"))
+	x.peers = append(x.peers, peer)
+	return peer, true
 }
 
 func newStore() *store {
@@ -106,7 +117,11 @@ func (s *store) Place(ctx context.Context, start berth.Start) (berth.Placement, 
 		return berth.Placement{}, berth.Invalid("region", "is not configured")
 	}
 	if x := s.live(start.TenantID, start.ID); x != nil {
-		return berth.Placement{Session: x.Session, Peer: x.peers[0], At: s.now}, nil
+		peer := x.peers[0]
+		if start.Peer.ID != "" {
+			peer, _ = x.peer(start.Peer)
+		}
+		return berth.Placement{Session: x.Session, Peer: peer, At: s.now}, nil
 	}
 	if s.quota > 0 && s.count(start.TenantID) >= s.quota {
 		return berth.Placement{}, berth.Refuse(berth.CodeConcurrentSessions, "The tenant has as many live sessions as it may.")
@@ -118,13 +133,13 @@ func (s *store) Place(ctx context.Context, start berth.Start) (berth.Placement, 
 			Handler: start.Handler, OnWorkerLoss: start.OnWorkerLoss, TTL: start.TTL, IdleTimeout: start.IdleTimeout,
 			Metadata: start.Metadata, CreatedAt: s.now, ExpiresAt: s.now.Add(start.TTL),
 		},
-		peers: []berth.Peer{start.Peer},
 	}
+	peer, _ := x.peer(start.Peer)
 	if err := s.assign(x); err != nil {
 		return berth.Placement{}, err
 	}
 	s.sessions = append(s.sessions, x)
-	return berth.Placement{Session: x.Session, Peer: start.Peer, Created: true, At: s.now}, nil
+	return berth.Placement{Session: x.Session, Peer: peer, Created: true, At: s.now}, nil
 }
 
 func (s *store) count(tenantID string) int {
@@ -226,11 +241,8 @@ func (s *store) AddPeer(ctx context.Context, tenantID, id string, peer berth.Pee
 	if !x.State.Live() {
 		return berth.Placement{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
 	}
-	known := slices.ContainsFunc(x.peers, func(p berth.Peer) bool { return p.ID == peer.ID })
-	if !known {
-		x.peers = append(x.peers, peer)
-	}
-	return berth.Placement{Session: x.Session, Peer: peer, Created: !known, At: s.now}, nil
+	peer, created := x.peer(peer)
+	return berth.Placement{Session: x.Session, Peer: peer, Created: created, At: s.now}, nil
 }
 
 func (s *store) Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAnswer, error) {

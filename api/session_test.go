@@ -52,6 +52,13 @@ func TestRepeatedStartAnswersTheStoredPlacement(t *testing.T) {
 	if a.status != 200 || again.Generation != first.Generation || !again.ExpiresAt.Equal(first.ExpiresAt) || a.Header.Get("Location") != "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	if again.Peer != first.Peer || len(r.store.sessions[0].peers) != 1 {
+		t.Errorf("peer %+v, want %+v again; the session has %+v", again.Peer, first.Peer, r.store.sessions[0].peers)
+	}
+	a = r.call("POST", "/v1/sessions", r.tenant, `{"id":"same","peer":{"id":"p-2","role":"viewer"}}`)
+	if got := parse[wire.Placement](t, a).Peer; a.status != 200 || got != (wire.PeerName{ID: "p-2", Role: "viewer"}) {
+		t.Errorf("a peer that is named: %d %s", a.status, a.body)
+	}
 }
 
 func TestRefusalsForWantOfSlotsAreCountedAndSayWhenToReturn(t *testing.T) {

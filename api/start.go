@@ -43,12 +43,12 @@ func (c *checks) err() error {
 	return &berth.Refusal{Code: berth.CodeInvalidArgument, Detail: "The request is not valid.", Fields: c.fields}
 }
 
-// id returns what the caller chose, or a fresh id.
-func (c *checks) id(field string, chosen *string, prefix string) string {
+// sessionID returns what the caller chose, or a fresh id.
+func (c *checks) sessionID(chosen *string) string {
 	if chosen == nil {
-		return berth.NewID(prefix)
+		return berth.NewID("s")
 	}
-	c.require(berth.ValidID(*chosen), field, reasonID)
+	c.require(berth.ValidID(*chosen), "id", reasonID)
 	return *chosen
 }
 
@@ -71,7 +71,7 @@ func (s *service) start(tenantID string, request wire.SessionRequest) (berth.Sta
 	var c checks
 	start := berth.Start{
 		TenantID:     tenantID,
-		ID:           c.id("id", request.ID, "s"),
+		ID:           c.sessionID(request.ID),
 		Kind:         berth.SessionKind(value(request.Kind, wire.Media)),
 		Peer:         c.peer("peer.", value(request.Peer, wire.PeerRequest{})),
 		Region:       value(request.Region, ""),
@@ -89,9 +89,11 @@ func (s *service) start(tenantID string, request wire.SessionRequest) (berth.Sta
 	return start, c.err()
 }
 
-// peer checks a peer; prefix is what its fields are called under.
+// peer checks a peer; prefix is what its fields are called under. One without an id stays so: the store knows whether
+// the session has a first peer, and a start that is repeated must not add another each time.
 func (c *checks) peer(prefix string, request wire.PeerRequest) berth.Peer {
-	peer := berth.Peer{ID: c.id(prefix+"id", request.ID, "p"), Role: value(request.Role, berth.RoleOffer)}
+	peer := berth.Peer{ID: value(request.ID, ""), Role: value(request.Role, berth.RoleOffer)}
+	c.require(request.ID == nil || berth.ValidID(peer.ID), prefix+"id", reasonID)
 	c.require(wordPattern.MatchString(peer.Role), prefix+"role", reasonWord)
 	return peer
 }

@@ -20,7 +20,7 @@ type Sessions interface {
 	// EndSession ends a session with berth.EndedDeleted and returns the row as it was before: its owner must be told.
 	// A session that ended already is returned with State ended.
 	EndSession(ctx context.Context, tenantID, id string) (berth.Session, error)
-	// AddPeer adds a peer, or finds the one that has the id already (Created is false then).
+	// AddPeer adds a peer, or finds the one that has the id already (Created is false then). One without an id is new.
 	AddPeer(ctx context.Context, tenantID, id string, peer berth.Peer) (berth.Placement, error)
 	// Rejoin answers the current placement, places anew, or says that the owner is in question.
 	Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAnswer, error)

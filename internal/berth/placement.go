@@ -11,7 +11,7 @@ type Start struct {
 	TenantID     string
 	ID           string // the caller's, or a fresh one
 	Kind         SessionKind
-	Peer         Peer
+	Peer         Peer   // without an ID: the session's first, or a fresh one
 	Region       string // empty: the tenant's default, else DefaultRegion, else any
 	Spill        bool
 	Handler      string
