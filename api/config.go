@@ -64,7 +64,7 @@ type Config struct {
 	Metrics http.Handler
 	// HTTPMetrics counts requests. Default none.
 	HTTPMetrics *telemetry.HTTPMetrics
-	// Web serves GET / and the pages below it. Default 404.
+	// Web serves GET / and /assets/, and with Demo /demo. Default 404.
 	Web http.Handler
 }
 

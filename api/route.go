@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -24,16 +23,7 @@ func (s *service) routes() chi.Router {
 	r.MethodNotAllowed(s.unrouted)
 	s.versionOne(r, &calls)
 	s.serviceRoutes(r, &calls)
-	if s.cfg.Demo != nil {
-		r.Group(func(r chi.Router) {
-			r.Use(s.sameMachine, limitTime(s.cfg.RequestTimeout))
-			r.Post("/demo/sessions", calls.CreateDemoSession)
-			r.Post("/demo/kill", calls.KillDemoWorker)
-		})
-	}
-	if s.cfg.Web != nil {
-		r.Get("/*", s.web)
-	}
+	s.pageRoutes(r, &calls)
 	return r
 }
 
@@ -67,6 +57,25 @@ func (s *service) serviceRoutes(r chi.Router, calls *wire.ServerInterfaceWrapper
 	r.Get("/docs/errors", calls.DocsErrors)
 }
 
+// pageRoutes mounts the pages and what the demo page calls, as far as they are configured.
+func (s *service) pageRoutes(r chi.Router, calls *wire.ServerInterfaceWrapper) {
+	if s.cfg.Web != nil {
+		r.Get("/", calls.Dashboard)
+		r.Get("/assets/*", s.cfg.Web.ServeHTTP)
+	}
+	if s.cfg.Demo == nil {
+		return
+	}
+	if s.cfg.Web != nil {
+		r.Get("/demo", calls.Demo)
+	}
+	r.Group(func(r chi.Router) {
+		r.Use(s.sameMachine, limitTime(s.cfg.RequestTimeout))
+		r.Post("/demo/sessions", calls.CreateDemoSession)
+		r.Post("/demo/kill", calls.KillDemoWorker)
+	})
+}
+
 // badParameter answers for a path or query parameter that the generated code could not read. Its error repeats the
 // value, so only the name is used.
 func (s *service) badParameter(w http.ResponseWriter, r *http.Request, err error) {
@@ -98,12 +107,11 @@ func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, berth.Refuse(berth.CodeNotFound, "There is no such path; paths end without a slash. See /docs."))
 }
 
-// allowedMethods lists the methods that a path has. The pages' wildcard does not make a path of the API exist.
+// allowedMethods lists the methods that a path has.
 func allowedMethods(routes chi.Routes, path *url.URL) []string {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions} {
-		match := chi.NewRouteContext()
-		if !routes.Match(match, method, path.EscapedPath()) || isAPIPath(path.Path) && match.RoutePattern() == "/*" {
+		if !routes.Match(chi.NewRouteContext(), method, path.EscapedPath()) {
 			continue
 		}
 		allowed = append(allowed, method)
@@ -114,24 +122,8 @@ func allowedMethods(routes chi.Routes, path *url.URL) []string {
 	return allowed
 }
 
-// isAPIPath tells paths where what is unknown is a problem from those where it is a page.
-func isAPIPath(path string) bool {
-	return slices.ContainsFunc([]string{"/v1", "/docs", "/.well-known"}, func(prefix string) bool {
-		return path == prefix || strings.HasPrefix(path, prefix+"/")
-	})
-}
-
-// web serves pages.
-func (s *service) web(w http.ResponseWriter, r *http.Request) {
-	if isAPIPath(r.URL.Path) {
-		s.unrouted(w, r)
-		return
-	}
-	s.cfg.Web.ServeHTTP(w, r)
-}
-
 // Dashboard serves GET / by the pages that were configured.
-func (s *service) Dashboard(w http.ResponseWriter, r *http.Request) { s.web(w, r) }
+func (s *service) Dashboard(w http.ResponseWriter, r *http.Request) { s.cfg.Web.ServeHTTP(w, r) }
 
 // Demo serves GET /demo by the pages that were configured.
-func (s *service) Demo(w http.ResponseWriter, r *http.Request) { s.web(w, r) }
+func (s *service) Demo(w http.ResponseWriter, r *http.Request) { s.cfg.Web.ServeHTTP(w, r) }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -20,29 +19,22 @@ var embedded embed.FS
 type Config struct {
 	// Dev adds the demo page and the links to it. Default: false.
 	Dev bool
-
-	// NotFound answers every path that is no page and no asset. Default: http.NotFound.
-	NotFound http.Handler
 }
 
 // Handler serves /, /assets/* and, when cfg.Dev is set, /demo. It answers GET and HEAD; mount it for those.
 func Handler(cfg Config) http.Handler {
-	return &site{
-		dev:      cfg.Dev,
-		notFound: cmp.Or[http.Handler](cfg.NotFound, http.HandlerFunc(http.NotFound)),
-	}
+	return &site{dev: cfg.Dev}
 }
 
 type site struct {
-	dev      bool
-	notFound http.Handler
+	dev bool
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	file := s.fileOf(r.URL.Path)
 	content, err := fs.ReadFile(embedded, file)
 	if err != nil { // no such file, a folder, or a path like /assets/../x
-		s.notFound.ServeHTTP(w, r)
+		http.NotFound(w, r)
 		return
 	}
 	if s.dev {
