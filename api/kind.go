@@ -46,8 +46,8 @@ func problemKinds() []kind {
 		},
 		{
 			berth.CodeConflict, http.StatusConflict, false, "Conflicts with what is stored",
-			"The live session of that id is of another kind, its peers are complete, or a worker is in a state that does not allow the call.",
-			"Read the session or the worker and decide anew, or use another id.",
+			"The live session of that id is of another kind, or has as many peers as one may have.",
+			"Read the session and decide anew, or use another id.",
 		},
 		{
 			berth.CodeSessionEnded, http.StatusGone, false, "The session has ended",
