@@ -10,8 +10,8 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// readyWithin bounds the answer of /readyz.
-const readyWithin = time.Second
+// readyWithin bounds the question to the database, so that the answer of /readyz is there within a second.
+const readyWithin = 900 * time.Millisecond
 
 // Livez serves GET /livez: whoever can answer is alive.
 func (s *service) Livez(w http.ResponseWriter, r *http.Request) {

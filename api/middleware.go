@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -66,9 +65,9 @@ func (s *service) recoverPanic(next http.Handler) http.Handler {
 			if cause == nil {
 				return
 			}
-			s.log.ErrorContext(r.Context(), "handler panicked", slog.String("stack", string(debug.Stack())))
+			s.log.ErrorContext(r.Context(), "handler panicked", slog.Any("err", cause), slog.String("stack", string(debug.Stack())))
 			if recorder, ok := w.(middleware.WrapResponseWriter); ok && recorder.Status() == 0 {
-				s.fail(w, r, fmt.Errorf("panic: %v", cause))
+				s.refuse(w, r, errInternal())
 			}
 		}()
 		next.ServeHTTP(w, r)

@@ -34,6 +34,8 @@ func newNudger(workers Workers, signer Signer, log *slog.Logger) *nudger {
 		workers: workers, signer: signer, log: log,
 		client: &http.Client{
 			Timeout: nudgeTimeout,
+			// Its own connections, and none through a proxy that the environment names: workers are internal.
+			Transport: &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: idleTimeout},
 			// the bearer is for the worker alone
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},

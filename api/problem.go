@@ -53,8 +53,12 @@ func (s *service) refusal(r *http.Request, err error) *berth.Refusal {
 		return unavailable("The database did not answer in time; the outcome is unknown.")
 	default:
 		s.log.ErrorContext(ctx, "request failed", slog.String("route", r.Pattern), slog.Any("err", err))
-		return berth.Refuse(berth.CodeInternal, "This is a bug in Berth. Please report it with the request id.")
+		return errInternal()
 	}
+}
+
+func errInternal() *berth.Refusal {
+	return berth.Refuse(berth.CodeInternal, "This is a bug in Berth. Please report it with the request id.")
 }
 
 // isUnavailable tells whether the same request may succeed once the database answers, or signing keys are there.
