@@ -54,7 +54,7 @@ func TestPresenceEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	w := r.newInstance("w1")
-	r.exec("select pg_terminate_backend(pid, 5000) from pg_locks where locktype = 'advisory' and objid::bigint = $1", int64(w.number))
+	r.terminate(w)
 	<-w.presence.Done()
 	if r.present(w) {
 		t.Error("still present")

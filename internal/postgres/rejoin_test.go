@@ -58,7 +58,7 @@ func TestRejoinIsHeldWhileTheOwnerIsInQuestion(t *testing.T) {
 	r.rejoins(placed, true, berth.RejoinHold)
 	r.ok(r.store.ClearGap(t.Context(), w.id, w.number))
 	r.rejoins(placed, true, berth.RejoinCurrent)
-	r.exec("select pg_terminate_backend(pid, 5000) from pg_locks where locktype = 'advisory' and objid::bigint = $1", int64(w.number))
+	r.terminate(w)
 	r.rejoins(placed, false, berth.RejoinHold) // its presence is gone
 	r.expect(placed.Key, berth.SessionAssigned, "")
 }

@@ -144,6 +144,14 @@ func (r *rig) vanish(w instance) {
 	}
 }
 
+// terminate ends the instance's presence connection from the server's side. pg_locks is of all databases.
+func (r *rig) terminate(w instance) {
+	r.Helper()
+	r.exec(`select pg_terminate_backend(l.pid, 5000) from pg_locks l join pg_database d on d.oid = l.database
+		where l.locktype = 'advisory' and l.classid::bigint = 1650815592 and l.objid::bigint = $1
+		  and d.datname = current_database()`, int64(w.number))
+}
+
 func (r *rig) register(w instance, region string, capacity int) (bool, error) {
 	return r.store.Register(r.Context(), berth.Registration{
 		WorkerID: w.id, Instance: w.number, Region: region, Capacity: capacity,
