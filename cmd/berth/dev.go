@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +66,10 @@ func (f devFlags) validate() error {
 	if f.workers < 1 || f.workers > 32 {
 		return usageError{errors.New("--workers must be 1 to 32")}
 	}
-	host, _, err := net.SplitHostPort(f.listen)
+	host, port, err := net.SplitHostPort(f.listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
 	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return usageError{errors.New("--listen must be a loopback address with a port, as in 127.0.0.1:8080: keys and kill button of `berth dev` are not for a network")}
 	}
@@ -145,7 +149,7 @@ func (p *devProcess) start(ctx context.Context, flags devFlags, settings config.
 	if err := p.seed(ctx, store); err != nil {
 		return err
 	}
-	if p.fleet, err = startFleet(ctx, flags.workers, p.report.DatabaseURL, logger); err != nil {
+	if p.fleet, err = startFleet(ctx, flags.workers, p.report.DatabaseURL, settings.Log.Level, logger); err != nil {
 		return err
 	}
 	demo := &api.Demo{TenantID: devTenant, Killer: p.fleet}

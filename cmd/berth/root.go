@@ -22,7 +22,29 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(devCommand(), apiCommand(), workerCommand(), migrateCommand(), tenantCommand(), keyCommand(),
 		regionCommand(), sessionCommand(), configCommand(), healthcheckCommand())
+	strict(root)
 	return root
+}
+
+// strict makes wrong arguments of a command and of those below it usage errors. By itself cobra shows help and succeeds
+// when a command that only groups others is followed by a word that names none of them.
+func strict(command *cobra.Command) {
+	check := command.Args
+	if !command.Runnable() {
+		command.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	command.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+	for _, below := range command.Commands() {
+		strict(below)
+	}
 }
 
 // load reads the configuration of one kind of process.
