@@ -69,8 +69,7 @@ func Invalid(field, reason string) *Refusal {
 
 // RefusalCode returns the code of the Refusal in err's chain, and "" when there is none.
 func RefusalCode(err error) Code {
-	var r *Refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r.Code
 	}
 	return ""

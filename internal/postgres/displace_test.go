@@ -153,10 +153,11 @@ func TestWorkerDrainedBeforeItOpenedOpensLater(t *testing.T) {
 func TestOverdueDrainsAreListedAfterTheirGrace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	busy, idle, w := r.worker("w1", 1), r.worker("w2", 1), instance{}
+	r.worker("w1", 1)
+	r.worker("w2", 1)
 	placed := r.place(start("a")).Session
-	for _, w = range []instance{busy, idle} {
-		_, err := r.store.DrainWorker(t.Context(), w.id, time.Minute, false)
+	for _, id := range []string{"w1", "w2"} {
+		_, err := r.store.DrainWorker(t.Context(), id, time.Minute, false)
 		r.ok(err)
 	}
 	overdue := func(grace time.Duration) (found []string) {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -23,9 +24,7 @@ func (s *Store) Presence(ctx context.Context, instance berth.Instance) (berth.Pr
 	}
 	settings.RuntimeParams["application_name"] = "berth presence " + strconv.Itoa(int(instance))
 	// A pooler refuses or forgets these; a lock that is not there at the end refuses it.
-	for name, setting := range s.config.Keepalive.settings() {
-		settings.RuntimeParams[name] = setting
-	}
+	maps.Copy(settings.RuntimeParams, s.config.Keepalive.settings())
 	settings.RuntimeParams["idle_session_timeout"] = "0"
 	conn, err := pgx.ConnectConfig(ctx, settings)
 	if err != nil {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -65,14 +66,13 @@ func TestPresenceEndsWithItsConnection(t *testing.T) {
 func TestPresenceOutlivesTheContextThatOpenedIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	var w instance
-	t.Run("opens", func(t *testing.T) { //nolint:paralleltest // its context must end before the lock is looked at
-		number, err := r.store.NextInstance(t.Context())
-		r.ok(err)
-		presence, err := r.store.Presence(t.Context(), number)
-		r.ok(err)
-		w = instance{id: "w1", number: number, presence: presence}
-	})
+	number, err := r.store.NextInstance(t.Context())
+	r.ok(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	presence, err := r.store.Presence(ctx, number)
+	r.ok(err)
+	cancel()
+	w := instance{id: "w1", number: number, presence: presence}
 	defer r.vanish(w)
 	if !r.present(w) {
 		t.Error("gone with the context of the call")

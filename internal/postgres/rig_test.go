@@ -185,17 +185,17 @@ func (r *rig) place(s berth.Start) berth.Placement {
 }
 
 // refused expects a refusal with the code.
-func (r *rig) refused(code berth.Code, err error) *berth.Refusal {
+func (r *rig) refused(code berth.Code, err error) berth.Refusal {
 	r.Helper()
-	var refusal *berth.Refusal
-	if !errors.As(err, &refusal) || refusal.Code != code {
+	refusal, ok := errors.AsType[*berth.Refusal](err)
+	if !ok || refusal.Code != code {
 		r.Fatalf("got %v, want %s", err, code)
 	}
-	return refusal
+	return *refusal
 }
 
 // placeRefused expects a start to be refused.
-func (r *rig) placeRefused(code berth.Code, s berth.Start) *berth.Refusal {
+func (r *rig) placeRefused(code berth.Code, s berth.Start) berth.Refusal {
 	r.Helper()
 	_, err := r.store.Place(r.Context(), s)
 	return r.refused(code, err)

@@ -152,8 +152,7 @@ func fault(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if transient(pgErr.Code) {
 			return fmt.Errorf("%w: %w", berth.ErrUnavailable, err)
 		}

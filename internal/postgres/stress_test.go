@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -181,10 +182,7 @@ func TestEverythingAtOnceKeepsTheInvariants(t *testing.T) {
 	r.ok(errors.Join(parallel(processes, func(i int) error {
 		s := &stress{
 			rig: r, store: stores[i%4], random: rand.New(rand.NewPCG(seed, uint64(i))), workers: workers,
-			tenants: []string{"t1", "t2", "t3"}, instances: map[string]berth.Instance{},
-		}
-		for id, number := range numbers {
-			s.instances[id] = number
+			tenants: []string{"t1", "t2", "t3"}, instances: maps.Clone(numbers),
 		}
 		for n := range steps {
 			if err := s.step(); err != nil {
