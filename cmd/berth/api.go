@@ -27,6 +27,9 @@ const (
 	jobsPool = 8
 	// startRetry is how long a process waits for a database that is away when it starts.
 	startRetry = time.Second
+	// stopSlack is what an orderly stop takes beside BERTH_SHUTDOWN_TIMEOUT: api.Config.ShutdownDelay before it, and
+	// jobs that end after it.
+	stopSlack = 10 * time.Second
 )
 
 func apiCommand() *cobra.Command {
@@ -62,9 +65,9 @@ type apiProcess struct {
 
 // startAPI returns once the API accepts requests. demo is for `berth dev` only.
 func startAPI(ctx context.Context, settings config.API, demo *api.Demo, logger *slog.Logger) (*apiProcess, error) {
-	p := &apiProcess{timeout: settings.HTTP.ShutdownTimeout + 10*time.Second}
+	p := &apiProcess{timeout: settings.HTTP.ShutdownTimeout + stopSlack}
 	var err error
-	if p.store, err = postgres.Open(ctx, storeConfig(settings, "berth api", settings.Database.PoolSize)); err != nil {
+	if p.store, err = postgres.Open(ctx, storeConfig(settings, "berth api", settings.Pool.Size)); err != nil {
 		return nil, err
 	}
 	if p.jobs, err = postgres.Open(ctx, storeConfig(settings, "berth jobs", jobsPool)); err != nil {
@@ -107,9 +110,9 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	if err != nil {
 		return err
 	}
-	reaper := jobs.NewReaper(p.jobs, jobs.NewHTTPProber(0), detection(settings.Detection), logger, registry)
+	reaper := jobs.NewReaper(p.jobs, jobs.NewHTTPProber(0), detection(settings), logger, registry)
 	if p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger,
-		jobs.Config{TickInterval: settings.Detection.ReaperTick}); err != nil {
+		jobs.Config{TickInterval: settings.Reaper.Tick}); err != nil {
 		return err
 	}
 	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
@@ -157,12 +160,13 @@ func rejoinSecrets(ctx context.Context, store *postgres.Store, logger *slog.Logg
 	}
 }
 
-func detection(settings config.Detection) berth.Detection {
+func detection(settings config.API) berth.Detection {
 	numbers := berth.DefaultDetection()
-	numbers.ConfirmDelay = settings.ConfirmDelay
-	numbers.PauseLimit = settings.PauseLimit
-	numbers.Lease = settings.Lease
-	numbers.BlindAfter = max(numbers.BlindAfter, 2*settings.ReaperTick)
+	numbers.ConfirmDelay = settings.Reaper.ConfirmDelay
+	numbers.PauseLimit = settings.Reaper.PauseLimit
+	numbers.Lease = settings.Detection.Lease
+	// One tick may be missed before the reaper trusts nothing that it remembered.
+	numbers.BlindAfter = max(numbers.BlindAfter, 2*settings.Reaper.Tick)
 	return numbers
 }
 
@@ -181,7 +185,7 @@ func apiConfig(
 		ShutdownTimeout: settings.HTTP.ShutdownTimeout,
 		Metrics:         metrics,
 		HTTPMetrics:     httpMetrics,
-		Web:             web.Handler(web.Config{Dev: settings.Dev.Enabled}),
+		Web:             web.Handler(web.Config{Dev: demo != nil}),
 	}
 }
 
@@ -189,7 +193,7 @@ func turn(settings config.TURN) auth.TURN {
 	return auth.TURN{URLs: settings.URLs, Secrets: settings.Secrets.Reveal(), TTL: settings.TTL}
 }
 
-// shutdownDelay gives balancers time to notice; on a developer's machine there is none.
+// shutdownDelay is api's own, so that balancers notice; on a developer's machine there are none.
 func shutdownDelay(settings config.API) time.Duration {
 	if settings.Dev.Enabled {
 		return -1

@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -52,9 +54,13 @@ func (m *member) pid() int {
 	return m.process.Pid
 }
 
-func (m *member) environment(databaseURL string) []string {
+// environment is inherited (PATH, time zone, proxies) but for Berth's own variables: a shell that is set up for a
+// deployment must not lend its database or its numbers to the workers alone. level is that of this process's logger.
+func (m *member) environment(inherited []string, databaseURL, level string) []string {
 	port := func(n int) string { return "127.0.0.1:" + strconv.Itoa(n) }
-	return append(os.Environ(),
+	own := func(variable string) bool { return strings.HasPrefix(variable, "BERTH_") }
+	return append(slices.DeleteFunc(slices.Clone(inherited), own),
+		"BERTH_LOG_LEVEL="+level,
 		"BERTH_DATABASE_URL="+databaseURL,
 		"BERTH_WORKER_ID="+m.id,
 		"BERTH_REGION="+devRegion,
@@ -74,14 +80,15 @@ func (m *member) environment(databaseURL string) []string {
 type fleet struct {
 	members  []*member
 	database string
+	level    string // of the workers' logs
 	logger   *slog.Logger
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 }
 
 // startFleet starts n workers named w1 to wn.
-func startFleet(ctx context.Context, n int, databaseURL string, logger *slog.Logger) (*fleet, error) {
-	f := &fleet{database: databaseURL, logger: logger}
+func startFleet(ctx context.Context, n int, databaseURL string, level slog.Level, logger *slog.Logger) (*fleet, error) {
+	f := &fleet{database: databaseURL, level: strings.ToLower(level.String()), logger: logger}
 	taken := map[int]bool{}
 	for i := range n {
 		m := &member{id: "w" + strconv.Itoa(i+1)}
@@ -152,7 +159,7 @@ func (f *fleet) run(ctx context.Context, m *member) error {
 		return fmt.Errorf("find own binary: %w", err)
 	}
 	command := exec.CommandContext(ctx, self, "worker")
-	command.Env = m.environment(f.database)
+	command.Env = m.environment(os.Environ(), f.database, f.level)
 	command.Stderr = os.Stderr
 	command.SysProcAttr = dieWithParent()
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func keyListing(keys []postgres.StoredKey) listing {
 		if !k.RevokedAt.IsZero() {
 			revoked = k.RevokedAt.Format(time.RFC3339)
 		}
-		list.rows = append(list.rows, []string{k.ID, string(k.Role), k.TenantID, k.CreatedAt.Format(time.RFC3339), revoked})
+		list.rows = append(list.rows, []string{k.ID, string(k.Role), cmp.Or(k.TenantID, "-"), k.CreatedAt.Format(time.RFC3339), revoked})
 	}
 	list.values = shown
 	return list

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,14 +50,26 @@ func regionListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list := listing{header: []string{"ID", "SPILLS TO"}, values: regions}
-				for _, r := range regions {
-					list.rows = append(list.rows, []string{r.ID, strings.Join(r.Spill, ", ")})
-				}
-				return list.print(cmd.OutOrStdout(), output)
+				return regionListing(regions).print(cmd.OutOrStdout(), output)
 			})
 		},
 	}
 	outputFlag(command, &output)
 	return command
+}
+
+func regionListing(regions []berth.Region) listing {
+	type shownRegion struct {
+		ID        string    `json:"id"`
+		Spill     []string  `json:"spill"`
+		CreatedAt time.Time `json:"created_at"`
+	}
+	shown := make([]shownRegion, 0, len(regions))
+	list := listing{header: []string{"ID", "SPILLS TO"}}
+	for _, r := range regions {
+		shown = append(shown, shownRegion(r))
+		list.rows = append(list.rows, []string{r.ID, cmp.Or(strings.Join(r.Spill, ", "), "-")})
+	}
+	list.values = shown
+	return list
 }

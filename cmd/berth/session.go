@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -17,10 +18,10 @@ func client() (*berthsdk.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(settings.Peers.URLs) == 0 || !settings.Key.APIKey.IsSet() {
-		return nil, usageError{errors.New("BERTH_API_URLS and BERTH_API_KEY must be set; this command talks to the API")}
+	if settings.Client.APIURL == "" || !settings.Client.APIKey.IsSet() {
+		return nil, usageError{errors.New("BERTH_API_URL and BERTH_API_KEY must be set; this command talks to the API")}
 	}
-	return berthsdk.New(berthsdk.Config{URL: settings.Peers.URLs[0], APIKey: settings.Key.APIKey.Reveal()})
+	return berthsdk.New(berthsdk.Config{URL: settings.Client.APIURL, APIKey: settings.Client.APIKey.Reveal()})
 }
 
 func sessionCommand() *cobra.Command {
@@ -36,31 +37,23 @@ func sessionListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List sessions, newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usageError{errors.New("--limit must be 1 or more")}
+			}
 			api, err := client()
 			if err != nil {
 				return err
 			}
 			var sessions []*berthsdk.Session
-			list := listing{header: []string{"ID", "TENANT", "STATE", "WORKER", "REGION", "GENERATION"}}
 			for session, err := range api.Sessions(cmd.Context(), filter) {
 				if err != nil {
 					return err
 				}
-				worker := "-"
-				if session.Owner != nil {
-					worker = session.Owner.WorkerID
-				}
-				sessions = append(sessions, session)
-				list.rows = append(list.rows, []string{
-					session.ID, session.TenantID, session.State, worker, session.Region,
-					strconv.FormatInt(session.Generation, 10),
-				})
-				if len(sessions) == limit {
+				if sessions = append(sessions, session); len(sessions) == limit {
 					break
 				}
 			}
-			list.values = sessions
-			return list.print(cmd.OutOrStdout(), output)
+			return sessionListing(sessions).print(cmd.OutOrStdout(), output)
 		},
 	}
 	outputFlag(command, &output)
@@ -69,6 +62,20 @@ func sessionListCommand() *cobra.Command {
 	command.Flags().StringVar(&filter.Tenant, "tenant", "", "only this tenant's (operator key)")
 	command.Flags().IntVar(&limit, "limit", 200, "most sessions to list")
 	return command
+}
+
+func sessionListing(sessions []*berthsdk.Session) listing {
+	list := listing{header: []string{"ID", "TENANT", "STATE", "WORKER", "REGION", "GENERATION"}, values: append([]*berthsdk.Session{}, sessions...)}
+	for _, s := range sessions {
+		worker := "-"
+		if s.Owner != nil {
+			worker = s.Owner.WorkerID
+		}
+		list.rows = append(list.rows, []string{
+			s.ID, cmp.Or(s.TenantID, "-"), s.State, worker, cmp.Or(s.Region, "-"), strconv.FormatInt(s.Generation, 10),
+		})
+	}
+	return list
 }
 
 func sessionShowCommand() *cobra.Command {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +34,10 @@ func tenantSetCommand() *cobra.Command {
 			if !berth.ValidID(args[0]) {
 				return usageError{errors.New("tenant id is not valid: " + idHelp)}
 			}
+			limit, err := parseQuota(quota)
+			if err != nil {
+				return err
+			}
 			return withStore(cmd, func(ctx context.Context, store *postgres.Store) error {
 				tenant, err := store.Tenant(ctx, args[0])
 				if err != nil && berth.RefusalCode(err) != berth.CodeNotFound {
@@ -42,9 +48,7 @@ func tenantSetCommand() *cobra.Command {
 					tenant.DefaultRegion = region
 				}
 				if cmd.Flags().Changed("max-concurrent-sessions") {
-					if tenant.MaxConcurrentSessions, err = parseQuota(quota); err != nil {
-						return err
-					}
+					tenant.MaxConcurrentSessions = limit
 				}
 				return store.SetTenant(ctx, tenant)
 			})
@@ -78,18 +82,32 @@ func tenantListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list := listing{header: []string{"ID", "LIVE", "MAX", "DEFAULT REGION"}, values: tenants}
-				for _, t := range tenants {
-					quota := "none"
-					if t.MaxConcurrentSessions != nil {
-						quota = strconv.Itoa(*t.MaxConcurrentSessions)
-					}
-					list.rows = append(list.rows, []string{t.ID, strconv.Itoa(t.LiveSessions), quota, t.DefaultRegion})
-				}
-				return list.print(cmd.OutOrStdout(), output)
+				return tenantListing(tenants).print(cmd.OutOrStdout(), output)
 			})
 		},
 	}
 	outputFlag(command, &output)
 	return command
+}
+
+func tenantListing(tenants []berth.Tenant) listing {
+	type shownTenant struct {
+		ID                    string    `json:"id"`
+		DefaultRegion         string    `json:"default_region,omitempty"`
+		MaxConcurrentSessions *int      `json:"max_concurrent_sessions"` // null: no quota
+		LiveSessions          int       `json:"live_sessions"`
+		CreatedAt             time.Time `json:"created_at"`
+	}
+	shown := make([]shownTenant, 0, len(tenants))
+	list := listing{header: []string{"ID", "LIVE", "MAX", "DEFAULT REGION"}}
+	for _, t := range tenants {
+		shown = append(shown, shownTenant(t))
+		quota := "none"
+		if t.MaxConcurrentSessions != nil {
+			quota = strconv.Itoa(*t.MaxConcurrentSessions)
+		}
+		list.rows = append(list.rows, []string{t.ID, strconv.Itoa(t.LiveSessions), quota, cmp.Or(t.DefaultRegion, "-")})
+	}
+	list.values = shown
+	return list
 }

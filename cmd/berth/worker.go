@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,12 +18,19 @@ import (
 	"github.com/berthdev/berth/internal/postgres"
 	"github.com/berthdev/berth/internal/telemetry"
 	"github.com/berthdev/berth/media"
+	berthsdk "github.com/berthdev/berth/sdk/go"
 	"github.com/berthdev/berth/signaling"
 	"github.com/berthdev/berth/worker"
 )
 
-// defaultRegion is where a worker stands whose host says nothing of regions.
-const defaultRegion = "default"
+const (
+	// defaultRegion is where a worker stands whose host says nothing of regions.
+	defaultRegion = "default"
+	// workerStopSlack is what an orderly stop takes beside the drain: the goodbye, close frames, two HTTP servers.
+	workerStopSlack = 20 * time.Second
+	// releaseTimeout bounds the end of media.
+	releaseTimeout = 10 * time.Second
+)
 
 func workerCommand() *cobra.Command {
 	command := &cobra.Command{
@@ -62,7 +68,7 @@ type workerProcess struct {
 // startWorker returns while the worker registers: that may take until an older instance of its id is gone.
 func startWorker(ctx context.Context, settings config.Worker, logger *slog.Logger) (*workerProcess, error) {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p := &workerProcess{cancel: cancel, timeout: settings.Identity.DrainDeadline + 20*time.Second}
+	p := &workerProcess{cancel: cancel, timeout: settings.Identity.DrainDeadline + workerStopSlack}
 	if err := p.start(ctx, background, settings, logger); err != nil {
 		p.release(ctx)
 		return nil, err
@@ -118,7 +124,7 @@ func workerStoreConfig(settings config.Worker) postgres.Config {
 		URL:          settings.Database.URL.Reveal(),
 		DirectURL:    settings.Database.DirectURL.Reveal(),
 		Name:         "berth worker " + settings.Identity.WorkerID,
-		PoolSize:     settings.Database.PoolSize,
+		PoolSize:     settings.Pool.Size,
 		RejoinWindow: settings.Detection.RejoinWindow,
 		Keepalive: postgres.Keepalive{
 			Idle:        settings.Presence.KeepaliveIdle,
@@ -135,11 +141,11 @@ func workerConfig(settings config.Worker, deps worker.Deps) worker.Config {
 		Region:        cmp.Or(settings.Region.Name, defaultRegion),
 		Capacity:      settings.Identity.Slots,
 		Version:       version,
-		SignalingURL:  signalingURL(settings.Signaling.URL, deps.SignalingListener.Addr()),
-		ControlURL:    config.Endpoint(settings.Control.URL, "http", deps.ControlListener.Addr()),
-		RenewInterval: settings.Detection.RenewInterval,
+		SignalingURL:  cmp.Or(settings.Signaling.URL, "ws://"+deps.SignalingListener.Addr().String()+"/rtc"),
+		ControlURL:    cmp.Or(settings.Control.URL, "http://"+deps.ControlListener.Addr().String()),
+		RenewInterval: settings.Renewal.Interval,
 		Lease:         settings.Detection.Lease,
-		HoldLimit:     settings.Detection.HoldLimit,
+		HoldLimit:     settings.Renewal.HoldLimit,
 		DrainDeadline: settings.Identity.DrainDeadline,
 		TURN:          turn(settings.TURN),
 		Signaling: signaling.Config{
@@ -149,14 +155,6 @@ func workerConfig(settings config.Worker, deps worker.Deps) worker.Config {
 			PingInterval:   settings.Signaling.PingInterval,
 		},
 	}
-}
-
-// signalingURL is what clients connect to; a URL that was not configured gets the path of the WebSocket.
-func signalingURL(configured string, bound net.Addr) string {
-	if configured != "" {
-		return configured
-	}
-	return strings.TrimSuffix(config.Endpoint("", "ws", bound), "/") + "/rtc"
 }
 
 // wait returns after the drain that ctx asked for, or when the worker gave up.
@@ -174,7 +172,7 @@ func (p *workerProcess) wait(ctx context.Context) error {
 
 // release closes what the worker stood on.
 func (p *workerProcess) release(ctx context.Context) {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if p.engine != nil {
 		_ = p.engine.Close(closing) // the process ends; peers that did not close in time end with it
@@ -195,22 +193,27 @@ func workerListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var workers []any
-			list := listing{header: []string{"ID", "INSTANCE", "REGION", "STATE", "USED", "SLOTS", "CORDONED"}}
+			var workers []*berthsdk.Worker
 			for w, err := range api.Workers(cmd.Context()) {
 				if err != nil {
 					return err
 				}
 				workers = append(workers, w)
-				list.rows = append(list.rows, []string{
-					w.ID, strconv.FormatInt(w.Instance, 10), w.Region, w.State,
-					strconv.Itoa(w.Used), strconv.Itoa(w.Capacity), cmp.Or(w.CordonedReason, "-"),
-				})
 			}
-			list.values = workers
-			return list.print(cmd.OutOrStdout(), output)
+			return workerListing(workers).print(cmd.OutOrStdout(), output)
 		},
 	}
 	outputFlag(command, &output)
 	return command
+}
+
+func workerListing(workers []*berthsdk.Worker) listing {
+	list := listing{header: []string{"ID", "INSTANCE", "REGION", "STATE", "USED", "SLOTS", "CORDONED"}, values: append([]*berthsdk.Worker{}, workers...)}
+	for _, w := range workers {
+		list.rows = append(list.rows, []string{
+			w.ID, strconv.FormatInt(w.Instance, 10), w.Region, w.State,
+			strconv.Itoa(w.Used), strconv.Itoa(w.Capacity), cmp.Or(w.CordonedReason, "-"),
+		})
+	}
+	return list
 }

@@ -4,8 +4,9 @@
 //
 // The environment is the only source: variables that start with BERTH_, and for
 // secrets a file named by BERTH_X_FILE. A process loads its struct once, before it
-// starts anything, and passes values on; nothing else in Berth reads the
-// environment.
+// starts anything, and passes values on; nothing else in a process reads a
+// BERTH_ variable. Each variable here is one that some process acts on: what
+// a later feature needs arrives with it.
 //
 // [Load] works in four steps and reports every problem it finds, not only the first:
 //

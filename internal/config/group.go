@@ -2,7 +2,6 @@ package config
 
 import (
 	"log/slog"
-	"net/netip"
 	"time"
 )
 
@@ -12,12 +11,21 @@ type Log struct {
 	Format string     `env:"BERTH_LOG_FORMAT" default:"json" oneof:"json text"`
 }
 
+// LogLevel is [Log] for a command that always logs as text for people.
+type LogLevel struct {
+	Level slog.Level `env:"BERTH_LOG_LEVEL" default:"info" oneof:"debug info warn error"`
+}
+
 // Database names the Postgres database. URL may point at a pooler, DirectURL must not:
-// it carries LISTEN and advisory locks. An empty DirectURL becomes URL.
+// it carries session advisory locks. An empty DirectURL becomes URL.
 type Database struct {
 	URL       Secret `env:"BERTH_DATABASE_URL" kind:"postgres" required:"true"`
 	DirectURL Secret `env:"BERTH_DATABASE_DIRECT_URL" kind:"postgres" fallback:"BERTH_DATABASE_URL"`
-	PoolSize  int    `env:"BERTH_DATABASE_POOL_SIZE" default:"10" min:"2" max:"1000"`
+}
+
+// Pool bounds the connections to the database.
+type Pool struct {
+	Size int `env:"BERTH_DATABASE_POOL_SIZE" default:"10" min:"2" max:"1000"`
 }
 
 // OptionalDatabase is [Database] for commands of which only some need one.
@@ -26,18 +34,17 @@ type OptionalDatabase struct {
 	DirectURL Secret `env:"BERTH_DATABASE_DIRECT_URL" kind:"postgres" fallback:"BERTH_DATABASE_URL"`
 }
 
-// HTTP is the public listener of the API. An empty PublicURL is derived from the bound
-// address by [Endpoint]; [API.Validate] makes sure that this is possible.
+// HTTP is the public listener of the API. An empty PublicURL is to be derived from the bound
+// address; [API.Validate] makes sure that this is possible.
 type HTTP struct {
 	Listen          string        `env:"BERTH_LISTEN" default:"127.0.0.1:8080" kind:"address"`
 	PublicURL       string        `env:"BERTH_PUBLIC_URL" kind:"http_url" fallback:"http:// and the listening address"`
 	ShutdownTimeout time.Duration `env:"BERTH_SHUTDOWN_TIMEOUT" default:"20s" min:"1s" max:"10m"`
 }
 
-// Edge is what a process believes about browsers and proxies in front of it.
+// Edge is what a process believes about browsers in front of it.
 type Edge struct {
-	AllowedOrigins []string       `env:"BERTH_ALLOWED_ORIGINS" kind:"origin"`
-	TrustedProxies []netip.Prefix `env:"BERTH_TRUSTED_PROXIES" kind:"cidr"`
+	AllowedOrigins []string `env:"BERTH_ALLOWED_ORIGINS" kind:"origin"`
 }
 
 // TURN lists the relays that clients get as ice_servers, and the secrets shared with
@@ -50,14 +57,21 @@ type TURN struct {
 
 // Detection holds the numbers of failure detection that workers and API must agree on.
 type Detection struct {
-	Detector      string        `env:"BERTH_DETECTOR" default:"presence" oneof:"presence"`
-	RenewInterval time.Duration `env:"BERTH_RENEW_INTERVAL" default:"2s" min:"100ms" max:"1m"`
-	Lease         time.Duration `env:"BERTH_LEASE" default:"6s" min:"500ms" max:"5m"`
-	ConfirmDelay  time.Duration `env:"BERTH_CONFIRM_DELAY" default:"400ms" min:"50ms" max:"30s"`
-	ReaperTick    time.Duration `env:"BERTH_REAPER_TICK" default:"1s" min:"100ms" max:"1m"`
-	PauseLimit    time.Duration `env:"BERTH_PAUSE_LIMIT" default:"45s" min:"1s" max:"30m"`
-	HoldLimit     time.Duration `env:"BERTH_HOLD_LIMIT" default:"120s" min:"1s" max:"1h"`
-	RejoinWindow  time.Duration `env:"BERTH_REJOIN_WINDOW" default:"60s" min:"1s" max:"1h"`
+	Lease        time.Duration `env:"BERTH_LEASE" default:"6s" min:"500ms" max:"5m"`
+	RejoinWindow time.Duration `env:"BERTH_REJOIN_WINDOW" default:"60s" min:"1s" max:"1h"`
+}
+
+// Renewal is how a worker keeps its lease, and what it does without one.
+type Renewal struct {
+	Interval  time.Duration `env:"BERTH_RENEW_INTERVAL" default:"2s" min:"100ms" max:"1m"`
+	HoldLimit time.Duration `env:"BERTH_HOLD_LIMIT" default:"120s" min:"1s" max:"1h"`
+}
+
+// Reaper holds the numbers by which the API judges workers.
+type Reaper struct {
+	Tick         time.Duration `env:"BERTH_REAPER_TICK" default:"1s" min:"100ms" max:"1m"`
+	ConfirmDelay time.Duration `env:"BERTH_CONFIRM_DELAY" default:"400ms" min:"50ms" max:"30s"`
+	PauseLimit   time.Duration `env:"BERTH_PAUSE_LIMIT" default:"45s" min:"1s" max:"30m"`
 }
 
 // Placement holds the deadlines that the API sets on new and moving sessions.
@@ -66,7 +80,7 @@ type Placement struct {
 	HoldRejoin    time.Duration `env:"BERTH_HOLD_REJOIN" default:"5s" min:"100ms" max:"30s"`
 }
 
-// Region is the region of the process; empty is none.
+// Region is the region of the process; empty is none for an API and "default" for a worker.
 type Region struct {
 	Name string `env:"BERTH_REGION" kind:"region"`
 }
@@ -79,11 +93,12 @@ type Identity struct {
 	DrainDeadline time.Duration `env:"BERTH_DRAIN_DEADLINE" default:"60s" min:"1s" max:"24h"`
 }
 
-// Signaling is the worker's listener for clients. An empty URL is derived from the bound
-// address by [Endpoint]; [Worker.Validate] makes sure that this is possible.
+// Signaling is the worker's listener for clients. URL leads to /rtc on it, whatever a proxy makes
+// of the path. An empty URL is to be derived from the bound address; [Worker.Validate] makes sure
+// that this is possible.
 type Signaling struct {
 	Listen       string        `env:"BERTH_SIGNALING_LISTEN" default:":7880" kind:"address"`
-	URL          string        `env:"BERTH_SIGNALING_URL" kind:"ws_url" fallback:"ws:// and the listening address"`
+	URL          string        `env:"BERTH_SIGNALING_URL" kind:"ws_url" fallback:"ws://, the listening address and /rtc"`
 	UpgradeRate  Rate          `env:"BERTH_UPGRADE_RATE" default:"2000/s" min:"1/s" max:"1000000/s"`
 	PingInterval time.Duration `env:"BERTH_PING_INTERVAL" default:"10s" min:"1s" max:"5m"`
 }
@@ -111,19 +126,14 @@ type Presence struct {
 	UserTimeout       time.Duration `env:"BERTH_TCP_USER_TIMEOUT" default:"6s" min:"1s" max:"10m" step:"1ms"`
 }
 
-// APIPeers lists base URLs of API replicas: a worker in doubt asks them, and tools use the
-// first.
-type APIPeers struct {
-	URLs []string `env:"BERTH_API_URLS" kind:"http_url"`
-}
-
-// Key is the API key that tools send.
-type Key struct {
+// Client is how tools reach the API.
+type Client struct {
+	APIURL string `env:"BERTH_API_URL" kind:"http_url"`
 	APIKey Secret `env:"BERTH_API_KEY" kind:"secret"`
 }
 
-// Dev is set by `berth dev` only: it opens the demo page and its kill button to loopback,
-// and adds loopback to the allowed origins.
+// Dev is set by `berth dev` for its processes: it adds loopback to the allowed origins, and an API
+// stops without waiting for balancers.
 type Dev struct {
 	Enabled bool `env:"BERTH_DEV" default:"false"`
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berthdev/berth/internal/berth"
 )
 
 // kind names the form of a value: the tag kind, or what the Go type implies.
@@ -28,7 +30,6 @@ const (
 	kindTURNSecrets kind = "turn_secrets"
 	kindPostgres    kind = "postgres"
 	kindOrigin      kind = "origin"
-	kindCIDR        kind = "cidr"
 	kindID          kind = "id"
 	kindRegion      kind = "region"
 	kindSecret      kind = "secret"
@@ -36,10 +37,8 @@ const (
 )
 
 var (
-	idForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
-	regionForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-	hostForm   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,252})$`)
-	turnForm   = regexp.MustCompile(`^((turns?:[^/?#@\s]+(\?transport=(udp|tcp))?)|(stuns?:[^/?#@\s]+))$`)
+	hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,252})$`)
+	turnForm = regexp.MustCompile(`^((turns?:[^/?#@\s]+(\?transport=(udp|tcp))?)|(stuns?:[^/?#@\s]+))$`)
 )
 
 // kind returns the form of the variable's value.
@@ -96,12 +95,11 @@ func (k kind) want() string {
 		kindAnnounce:    "an IP address of one host, or one with a port, such as 203.0.113.7 or 203.0.113.7:3478",
 		kindAddress:     "a host and port, such as 127.0.0.1:8080, or :8080 for all addresses",
 		kindHTTPURL:     "an http:// or https:// URL without user, query or trailing slash",
-		kindWSURL:       "a ws:// or wss:// URL without user, query or trailing slash",
+		kindWSURL:       "a ws:// or wss:// URL with its path, such as wss://w1.example.com/rtc, without user, query or trailing slash",
 		kindTURNURL:     "a stun:, turn: or turns: URL such as turn:turn.example.com:3478?transport=udp",
 		kindTURNSecrets: "one or two shared secrets, the signing one first",
 		kindPostgres:    "a URL such as postgres://user:password@host:5432/database, with special characters percent-encoded",
 		kindOrigin:      "an exact origin as browsers send it, such as https://app.example.com",
-		kindCIDR:        "a network such as 10.0.0.0/8, without host bits",
 		kindID:          "an id: a letter or digit, then up to 127 letters, digits or . _ ~ -",
 		kindRegion:      "a region: a lower-case letter or digit, then up to 31 of these or -",
 		kindSecret:      "a secret without white space",
@@ -117,20 +115,17 @@ func (k kind) accepts(item string) bool {
 	case kindHTTPURL:
 		return isURL(item, "http", "https")
 	case kindWSURL:
-		return isURL(item, "ws", "wss")
+		return isURL(item, "ws", "wss") && hasPath(item)
 	case kindTURNURL:
 		return turnForm.MatchString(item)
 	case kindPostgres:
 		return isPostgresURL(item)
 	case kindOrigin:
 		return isOrigin(item)
-	case kindCIDR:
-		network, err := netip.ParsePrefix(item)
-		return err == nil && network == network.Masked()
 	case kindID:
-		return idForm.MatchString(item)
+		return berth.ValidID(item)
 	case kindRegion:
-		return regionForm.MatchString(item)
+		return berth.ValidRegion(item)
 	case kindDirectory:
 		return filepath.IsAbs(item)
 	case kindSecret, kindTURNSecrets:
@@ -155,13 +150,19 @@ func isAddress(item string) bool {
 	return host == "" || hostForm.MatchString(host)
 }
 
-// isURL accepts a base URL to which paths are appended.
+// isURL accepts a URL to which paths or a query can be appended.
 func isURL(item string, schemes ...string) bool {
 	u, err := url.Parse(item)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(item, "#") {
 		return false
 	}
 	return (u.Scheme == schemes[0] || u.Scheme == schemes[1]) && !strings.HasSuffix(item, "/")
+}
+
+// hasPath tells whether a URL leads further than to its host.
+func hasPath(item string) bool {
+	u, err := url.Parse(item)
+	return err == nil && u.Path != ""
 }
 
 // isPostgresURL checks no more than what a mistyped URL gets wrong; the driver does the rest.

@@ -7,25 +7,23 @@ func meaning(name string) string {
 		"BERTH_LOG_FORMAT": "`json`, or `text` for people.",
 
 		"BERTH_DATABASE_URL": "Postgres 15 or newer. May point at a pooler in transaction mode.",
-		"BERTH_DATABASE_DIRECT_URL": "The same database without a pooler, for LISTEN and advisory locks, which a pooler loses. " +
-			"Checked at start.",
-		"BERTH_DATABASE_POOL_SIZE": "Most connections in the pool of one process. Presence, sentinel and LISTEN connections come on top.",
+		"BERTH_DATABASE_DIRECT_URL": "The same database without a pooler, for migrations and for the session locks by which a worker is " +
+			"known to live, which a pooler loses.",
+		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. One for a worker's presence, or nine for an API's jobs, come on top.",
 
 		"BERTH_LISTEN":           "Listening address of the HTTP API.",
 		"BERTH_PUBLIC_URL":       "URL under which clients reach the API; `rejoin_url` starts with it.",
 		"BERTH_SHUTDOWN_TIMEOUT": "How long requests may take to finish after SIGTERM.",
 
-		"BERTH_ALLOWED_ORIGINS": "Origins of web pages that may connect to `/rtc`, WHIP and WHEP and call rejoin. Compared exactly. " +
+		"BERTH_ALLOWED_ORIGINS": "Origins of web pages that may connect to `/rtc` and call rejoin. Compared exactly. " +
 			"A request without Origin is not from a browser and passes.",
-		"BERTH_TRUSTED_PROXIES": "Networks of proxies whose `X-Forwarded-For` is believed. Empty: none, the peer's address counts.",
 
 		"BERTH_TURN_URLS": "STUN and TURN servers that clients get as `ice_servers`.",
 		"BERTH_TURN_SECRETS": "Secrets shared with the TURN servers for time-limited credentials (coturn: `static-auth-secret`). " +
 			"The first signs; name the old one second during a change.",
 		"BERTH_TURN_TTL": "Life of a TURN credential. It limits new allocations, not running ones.",
 
-		"BERTH_DETECTOR":       "How a dead worker is noticed.",
-		"BERTH_RENEW_INTERVAL": "How often a worker renews its lease. The same for all processes.",
+		"BERTH_RENEW_INTERVAL": "How often a worker renews its lease.",
 		"BERTH_LEASE":          "How long a worker owns its sessions after a renewal. The same for all processes.",
 		"BERTH_CONFIRM_DELAY":  "Time between the first sign that a worker is gone and the second look, by other evidence.",
 		"BERTH_REAPER_TICK":    "How often missing workers and overdue deadlines are looked for.",
@@ -36,15 +34,15 @@ func meaning(name string) string {
 		"BERTH_CONNECT_WINDOW": "How long a new session waits for its first connection before its slot is given back.",
 		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",
 
-		"BERTH_REGION": "API: region of sessions that ask for none and whose tenant has no default. Worker: region of its slots. " +
-			"Empty: none.",
+		"BERTH_REGION": "API: region of sessions that ask for none and whose tenant has no default; empty: any. " +
+			"Worker: region of its slots; empty: `default`.",
 
 		"BERTH_WORKER_ID":      "Stable name of the worker, unique in the database.",
-		"BERTH_WORKER_SLOTS":   "How many media sessions the worker carries at once. `berth calibrate` measures it.",
+		"BERTH_WORKER_SLOTS":   "How many media sessions the worker carries at once.",
 		"BERTH_DRAIN_DEADLINE": "How long sessions may go on after SIGTERM before they are moved or ended.",
 
-		"BERTH_SIGNALING_LISTEN": "Listening address for clients: `/rtc`, WHIP and WHEP.",
-		"BERTH_SIGNALING_URL":    "URL under which clients reach that listener; `/rtc` and `/whip` are appended.",
+		"BERTH_SIGNALING_LISTEN": "Listening address for clients: `/rtc`, and health checks of balancers.",
+		"BERTH_SIGNALING_URL":    "URL under which clients reach `/rtc` on that listener.",
 		"BERTH_UPGRADE_RATE":     "Most WebSocket upgrades that one process accepts; above it clients get 503 and Retry-After.",
 		"BERTH_PING_INTERVAL":    "How often the server pings each client. Keep it under the idle timeout of every proxy between.",
 
@@ -59,11 +57,11 @@ func meaning(name string) string {
 		"BERTH_KEEPALIVE_COUNT":    "Unanswered keepalives after which Postgres drops the presence connection.",
 		"BERTH_TCP_USER_TIMEOUT":   "Time without acknowledgment after which Postgres drops the presence connection.",
 
-		"BERTH_API_URLS": "API replicas. A worker in doubt asks them when it cannot reach the database; tools use the first.",
-		"BERTH_API_KEY":  "API key that tools send.",
+		"BERTH_API_URL": "Base URL of the API, for tools.",
+		"BERTH_API_KEY": "API key that tools send.",
 
 		"BERTH_PG_BIN": "Directory of `initdb` and `postgres` for a private Postgres.",
 
-		"BERTH_DEV": "Opens the demo page and its kill button to loopback. Set by `berth dev`; not for production.",
+		"BERTH_DEV": "Adds pages of this machine to the allowed origins, and lets an API stop without waiting for balancers. Set by `berth dev`; not for production.",
 	}[name]
 }

@@ -1,14 +1,15 @@
 package config
 
-// API configures `berth api`: the HTTP API, the River client, the reaper and the
-// sentinel.
+// API configures `berth api`: the HTTP API, the River client and the reaper.
 type API struct {
 	Log       Log
 	Database  Database
+	Pool      Pool
 	HTTP      HTTP
 	Edge      Edge
 	TURN      TURN
 	Detection Detection
+	Reaper    Reaper
 	Placement Placement
 	Region    Region
 	Dev       Dev
@@ -18,6 +19,7 @@ type API struct {
 type Worker struct {
 	Log       Log
 	Database  Database
+	Pool      Pool
 	Identity  Identity
 	Signaling Signaling
 	Control   Control
@@ -25,8 +27,8 @@ type Worker struct {
 	Edge      Edge
 	TURN      TURN
 	Detection Detection
+	Renewal   Renewal
 	Presence  Presence
-	Peers     APIPeers
 	Region    Region
 	Dev       Dev
 }
@@ -40,16 +42,14 @@ type Migrate struct {
 // Tool configures the commands for operators. Each command asks for what it needs
 // (the database, or the API and a key), so nothing is required here.
 type Tool struct {
-	Log      Log
 	Database OptionalDatabase
-	Peers    APIPeers
-	Key      Key
+	Client   Client
 }
 
 // Local configures `berth dev` and other commands that run a private Postgres. The processes that
 // `berth dev` starts have their own configuration.
 type Local struct {
-	Log      Log
+	Log      LogLevel
 	Postgres PrivatePostgres
 }
 

@@ -97,9 +97,7 @@ func TestMalformedValuesAreRefused(t *testing.T) {
 		"BERTH_UPGRADE_RATE":     {"2000", "2000/m", "0/s", "-1/s", "010/s", "/s", "1.5/s", "9999999999/s"},
 		"BERTH_MEDIA_ANNOUNCE":   {"worker.example.com", "203.0.113.7:0", "203.0.113.7:99999", "0.0.0.0", "fe80::1%eth0", "224.0.0.1"},
 		"BERTH_TURN_URLS":        {"turn:a,,turn:b", ","},
-		"BERTH_TRUSTED_PROXIES":  {"10.0.0.1", "10.0.0.0/33", "all"},
 		"BERTH_ALLOWED_ORIGINS":  {"https://a,,https://b"},
-		"BERTH_DETECTOR":         {"lease", "sweep", "Presence"},
 		"BERTH_WORKER_SLOTS_NOT": {"8"},
 	} {
 		for _, value := range values {
@@ -112,7 +110,7 @@ func TestFormatsAreCheckedByTheProcessThatUsesThem(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string][]string{
 		"BERTH_SIGNALING_LISTEN": {"7880", "host", ":", ":http", ":70000", "1.2.3.4:5:6", "a b:1", ":007"},
-		"BERTH_SIGNALING_URL":    {"w1.example.com", "http://w1", "wss://", "wss://w1/", "wss://u:p@w1", "wss://w1?x=1", "wss://w1#x"},
+		"BERTH_SIGNALING_URL":    {"w1.example.com", "http://w1", "wss://", "wss://w1", "wss://w1/", "wss://w1/rtc/", "wss://u:p@w1/rtc", "wss://w1/rtc?x=1", "wss://w1/rtc#x"},
 		"BERTH_CONTROL_URL":      {"wss://w1", "http://w1/", "10.0.0.1:7881"},
 		"BERTH_DATABASE_URL":     {"mysql://db/x", "db", "postgres://", "postgres://u:p%zz@h/d", "postgres://u:pa#ss@h/d"},
 		"BERTH_WORKER_ID":        {"-w", "w/1", "w 1", strings.Repeat("w", 129)},
@@ -121,10 +119,8 @@ func TestFormatsAreCheckedByTheProcessThatUsesThem(t *testing.T) {
 			"*", "null", "app.example.com", "https://app.example.com/", "https://App.example.com", "https://app.example.com:443",
 			"http://a:80", "https://*.example.com", "https://a/x",
 		},
-		"BERTH_TRUSTED_PROXIES": {"10.1.2.3/8"},
-		"BERTH_TURN_URLS":       {"http://turn", "turn:", "turn://host", "stun:a?transport=udp", "turn:a?transport=sctp"},
-		"BERTH_API_URLS":        {"http://a/,http://b", "a:8080"},
-		"BERTH_KEEPALIVE_IDLE":  {"1500ms"},
+		"BERTH_TURN_URLS":      {"http://turn", "turn:", "turn://host", "stun:a?transport=udp", "turn:a?transport=sctp"},
+		"BERTH_KEEPALIVE_IDLE": {"1500ms"},
 	} {
 		for _, value := range values {
 			_, err := config.Load[config.Worker](workerEnv(name + "=" + value))
@@ -141,9 +137,6 @@ func TestRulesBetweenVariables(t *testing.T) {
 	}{
 		{[]string{"BERTH_LEASE=4s"}, "BERTH_LEASE"},
 		{[]string{"BERTH_RENEW_INTERVAL=3s"}, "BERTH_LEASE"},
-		{[]string{"BERTH_CONFIRM_DELAY=6s"}, "BERTH_CONFIRM_DELAY"},
-		{[]string{"BERTH_REAPER_TICK=10s"}, "BERTH_REAPER_TICK"},
-		{[]string{"BERTH_PAUSE_LIMIT=6s"}, "BERTH_PAUSE_LIMIT"},
 		{[]string{"BERTH_HOLD_LIMIT=5s"}, "BERTH_HOLD_LIMIT"},
 		{[]string{"BERTH_TURN_URLS=turn:t.example.com"}, "BERTH_TURN_SECRETS"},
 		{[]string{"BERTH_TURN_SECRETS=one"}, "BERTH_TURN_URLS"},
@@ -158,8 +151,15 @@ func TestRulesBetweenVariables(t *testing.T) {
 		}
 		wantProblems(t, err, c.want)
 	}
-	_, err := config.Load[config.API]([]string{databaseURL, "BERTH_LISTEN=0.0.0.0:8080"})
-	wantProblems(t, err, "BERTH_PUBLIC_URL")
+	for setting, want := range map[string]string{
+		"BERTH_LISTEN=0.0.0.0:8080": "BERTH_PUBLIC_URL",
+		"BERTH_CONFIRM_DELAY=6s":    "BERTH_CONFIRM_DELAY",
+		"BERTH_REAPER_TICK=10s":     "BERTH_REAPER_TICK",
+		"BERTH_PAUSE_LIMIT=6s":      "BERTH_PAUSE_LIMIT",
+	} {
+		_, err := config.Load[config.API]([]string{databaseURL, setting})
+		wantProblems(t, err, want)
+	}
 }
 
 func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
@@ -168,6 +168,7 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 		"BERTH_WORKER_SLOT":         "did you mean BERTH_WORKER_SLOTS?",
 		"BERTH_DATABASEURL":         "did you mean BERTH_DATABASE_URL?",
 		"berth_listen":              "did you mean BERTH_LISTEN?",
+		"BERTH_TRUSTED_PROXIES":     "docs/configuration.md",
 		"BERTH_LISTEN_FILE":         "only secrets are read from files: set BERTH_LISTEN",
 		"BERTH_QUITE_ANOTHER_THING": "docs/configuration.md",
 		"BERTH_":                    "docs/configuration.md",
@@ -233,7 +234,7 @@ func TestAHandMadeStructIsValidatedToo(t *testing.T) {
 		got[p.Variable] = true
 	}
 	for _, name := range []string{
-		"BERTH_DATABASE_URL", "BERTH_WORKER_ID", "BERTH_WORKER_SLOTS", "BERTH_SIGNALING_LISTEN", "BERTH_LEASE", "BERTH_UPGRADE_RATE", "BERTH_DETECTOR",
+		"BERTH_DATABASE_URL", "BERTH_WORKER_ID", "BERTH_WORKER_SLOTS", "BERTH_SIGNALING_LISTEN", "BERTH_LEASE", "BERTH_UPGRADE_RATE",
 	} {
 		if !got[name] {
 			t.Errorf("%s is not reported", name)

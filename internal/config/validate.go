@@ -86,12 +86,6 @@ func items(v variable) []string {
 		}
 	case Secrets:
 		return value.Reveal()
-	case []netip.Prefix:
-		texts := make([]string, len(value))
-		for i, network := range value {
-			texts[i] = network.String()
-		}
-		return texts
 	}
 	return nil
 }
@@ -129,13 +123,13 @@ func duration(v variable, key string) time.Duration {
 
 func (c *API) rules(p *problems) {
 	c.TURN.rules(p)
-	c.Detection.rules(p)
+	c.Reaper.rules(p, c.Detection.Lease)
 	derivable(p, "BERTH_PUBLIC_URL", c.HTTP.PublicURL, "BERTH_LISTEN", c.HTTP.Listen)
 }
 
 func (c *Worker) rules(p *problems) {
 	c.TURN.rules(p)
-	c.Detection.rules(p)
+	c.Renewal.rules(p, c.Detection.Lease)
 	derivable(p, "BERTH_SIGNALING_URL", c.Signaling.URL, "BERTH_SIGNALING_LISTEN", c.Signaling.Listen)
 	derivable(p, "BERTH_CONTROL_URL", c.Control.URL, "BERTH_CONTROL_LISTEN", c.Control.Listen)
 }
@@ -161,17 +155,24 @@ func (t TURN) rules(p *problems) {
 	}
 }
 
-// rules keeps the numbers of failure detection in an order in which they can work.
-func (d Detection) rules(p *problems) {
+// rules keeps a worker's numbers in an order in which they can work.
+func (r Renewal) rules(p *problems, lease time.Duration) {
 	if p.has("BERTH_LEASE") || p.has("BERTH_RENEW_INTERVAL") {
 		return
 	}
-	shorter(p, "BERTH_LEASE", 2*d.RenewInterval, d.Lease, "is too short: one lost renewal would cost the lease",
+	shorter(p, "BERTH_LEASE", 2*r.Interval, lease, "is too short: one lost renewal would cost the lease",
 		"give more than twice BERTH_RENEW_INTERVAL, or lower that")
-	shorter(p, "BERTH_CONFIRM_DELAY", d.ConfirmDelay, d.Lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
-	shorter(p, "BERTH_REAPER_TICK", d.ReaperTick, d.Lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
-	shorter(p, "BERTH_PAUSE_LIMIT", d.Lease, d.PauseLimit, "is not longer than the lease", "give more than BERTH_LEASE, or lower that")
-	shorter(p, "BERTH_HOLD_LIMIT", d.Lease, d.HoldLimit, "is not longer than the lease", "give more than BERTH_LEASE, or lower that")
+	shorter(p, "BERTH_HOLD_LIMIT", lease, r.HoldLimit, "is not longer than the lease", "give more than BERTH_LEASE, or lower that")
+}
+
+// rules does the same for the reaper.
+func (r Reaper) rules(p *problems, lease time.Duration) {
+	if p.has("BERTH_LEASE") {
+		return
+	}
+	shorter(p, "BERTH_CONFIRM_DELAY", r.ConfirmDelay, lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
+	shorter(p, "BERTH_REAPER_TICK", r.Tick, lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
+	shorter(p, "BERTH_PAUSE_LIMIT", lease, r.PauseLimit, "is not longer than the lease", "give more than BERTH_LEASE, or lower that")
 }
 
 // shorter reports variable unless small < large.

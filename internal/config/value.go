@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -73,15 +72,6 @@ func (a Announce) String() string {
 	default:
 		return netip.AddrPortFrom(a.Addr, a.Port).String()
 	}
-}
-
-// Endpoint returns configured, or if that is empty a URL of scheme at the bound address, which
-// is how PublicURL, Signaling.URL and Control.URL get their defaults once port 0 is resolved.
-func Endpoint(configured, scheme string, bound net.Addr) string {
-	if configured != "" {
-		return configured
-	}
-	return scheme + "://" + bound.String()
 }
 
 // isDecimal accepts what people mean by a whole number: 0, or digits without a leading zero.

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berthdev/berth/internal/config"
+)
+
+func TestWorkersOfDevDoNotInheritSettings(t *testing.T) {
+	t.Parallel()
+	m := &member{id: "w1", signaling: 20001, control: 20002, media: 20003}
+	inherited := []string{
+		"PATH=/bin", "BERTH_DATABASE_URL_FILE=/run/secrets/database", "BERTH_DATABASE_DIRECT_URL=postgres://prod/berth", "BERTH_LEASE=30s",
+	}
+	environment := m.environment(inherited, "postgres://local:1/berth", "warn")
+	settings, err := config.Load[config.Worker](environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if url := settings.Database.DirectURL.Reveal(); url != "postgres://local:1/berth" {
+		t.Errorf("direct URL %s", url)
+	}
+	if settings.Detection.Lease == 30*time.Second || settings.Log.Level.String() != "WARN" {
+		t.Errorf("lease %v, level %v", settings.Detection.Lease, settings.Log.Level)
+	}
+	if !slices.Contains(environment, "PATH=/bin") || strings.Contains(strings.Join(environment, " "), "prod") {
+		t.Errorf("environment %q", environment)
+	}
+}
