@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berthdev/berth/internal/berth"
 	berthsdk "github.com/berthdev/berth/sdk/go"
 )
 
@@ -16,6 +18,10 @@ func workerDrainCommand() *cobra.Command {
 		Short: "Stop placing sessions on a worker; those it has stay until the deadline",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// The client takes zero for the default, but here somebody wrote it.
+			if drain.Deadline < berth.MinDrainDeadline || drain.Deadline > berth.MaxDrainDeadline {
+				return usageError{errors.New("--deadline must be from 1s to 24h")}
+			}
 			api, err := client()
 			if err != nil {
 				return err
@@ -27,7 +33,7 @@ func workerDrainCommand() *cobra.Command {
 			return printWorker(cmd, worker)
 		},
 	}
-	command.Flags().DurationVar(&drain.Deadline, "deadline", time.Hour, "how long its sessions may stay")
+	command.Flags().DurationVar(&drain.Deadline, "deadline", berth.DefaultDrainDeadline, "how long its sessions may stay")
 	command.Flags().BoolVar(&drain.Override, "override", false, "replace the deadline of a drain that is running")
 	return command
 }
