@@ -194,11 +194,10 @@ func (r *Reaper) act(ctx context.Context, tick int64, s berth.Sighting, step ber
 		if s.Present {
 			evidence = evidenceLate
 		}
-		r.logger.InfoContext(ctx, "gap_opened", "worker_id", s.WorkerID, "instance", s.Instance, "evidence", evidence)
+		r.logger.InfoContext(ctx, "gap opened", "worker_id", s.WorkerID, "instance", s.Instance, "evidence", evidence)
 		return r.store.OpenGap(ctx, tick, s.WorkerID, s.Instance, evidence)
 	case berth.StepClearGap:
-		r.logger.InfoContext(ctx, "gap_cleared", "worker_id", s.WorkerID, "instance", s.Instance, "age", s.GapAge)
-		return r.store.ClearGap(ctx, s.WorkerID, s.Instance)
+		return r.clear(ctx, s)
 	case berth.StepCordon:
 		_, err := r.store.CordonLate(ctx, tick, s.WorkerID, s.Instance)
 		return err
@@ -216,8 +215,7 @@ func (r *Reaper) probe(ctx context.Context, tick int64, s berth.Sighting) error 
 	result := r.prober.Probe(ctx, s)
 	switch {
 	case result == berth.ProbeAlive:
-		r.logger.InfoContext(ctx, "gap_cleared", "worker_id", s.WorkerID, "instance", s.Instance, "age", s.GapAge)
-		return r.store.ClearGap(ctx, s.WorkerID, s.Instance)
+		return r.clear(ctx, s)
 	case !r.detection.Lost(s, result):
 		return nil
 	case result == berth.ProbeDead:
@@ -227,6 +225,12 @@ func (r *Reaper) probe(ctx context.Context, tick int64, s berth.Sighting) error 
 	}
 }
 
+// clear ends the gap of a worker that is back.
+func (r *Reaper) clear(ctx context.Context, s berth.Sighting) error {
+	r.logger.InfoContext(ctx, "gap cleared", "worker_id", s.WorkerID, "instance", s.Instance, "age", s.GapAge)
+	return r.store.ClearGap(ctx, s.WorkerID, s.Instance)
+}
+
 // lose declares an instance dead and takes its sessions off it.
 func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidence string) error {
 	lost, err := r.store.MarkLost(ctx, tick, s.WorkerID, s.Instance, evidence)
@@ -234,7 +238,7 @@ func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidenc
 		return err
 	}
 	r.metrics.lost.WithLabelValues(evidence).Inc()
-	r.logger.WarnContext(ctx, "loss_confirmed", "worker_id", s.WorkerID, "instance", s.Instance,
+	r.logger.WarnContext(ctx, "loss confirmed", "worker_id", s.WorkerID, "instance", s.Instance,
 		"evidence", evidence, "gap_age", s.GapAge)
 	return r.displace(ctx, s, r.store.DisplaceLost)
 }
@@ -252,7 +256,7 @@ func (r *Reaper) displace(ctx context.Context, s berth.Sighting, move displacer)
 			return nil
 		}
 		r.metrics.displaced.Add(float64(moved))
-		r.logger.InfoContext(ctx, "sessions_displaced", "worker_id", s.WorkerID, "instance", s.Instance, "sessions", moved)
+		r.logger.InfoContext(ctx, "sessions displaced", "worker_id", s.WorkerID, "instance", s.Instance, "sessions", moved)
 	}
 }
 
