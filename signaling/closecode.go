@@ -18,7 +18,7 @@ const (
 	CloseTooBig   = websocket.StatusMessageTooBig           // 1009: a message over MaxMessageBytes
 	CloseRestart  = websocket.StatusServiceRestart          // 1012: planned move; the reason carries retry_ms
 	CloseTryLater = websocket.StatusTryAgainLater           // 1013: overloaded or too slow
-	CloseBad      = websocket.StatusCode(4400)              // a message that no correct client sends
+	CloseBad      = websocket.StatusCode(4400)              // a message or session that no correct client makes
 	CloseToken    = websocket.StatusCode(4401)              // token missing, expired, forged or for another session
 	CloseEnded    = websocket.StatusCode(4404)              // the session ended
 	CloseReplaced = websocket.StatusCode(4409)              // a newer connection of the same peer took over
@@ -47,6 +47,8 @@ const (
 	reasonToken         = "token not accepted"
 	reasonOtherSession  = "the token is for another session"
 	reasonMedia         = "the media engine cannot take this session now"
+	reasonNoHandler     = "this worker has no handler of the session's name"
+	reasonInternal      = "internal error"
 	reasonEnded         = "session ended"
 )
 

@@ -51,6 +51,14 @@ type refusal struct {
 	err    error // for the log; nil if the client is to blame
 }
 
+// mediaRefusal maps an error of Media.Open to a close frame.
+func mediaRefusal(err error) *refusal {
+	if errors.Is(err, ErrNoHandler) {
+		return &refusal{code: CloseBad, reason: reasonNoHandler, err: err}
+	}
+	return &refusal{code: CloseTryLater, reason: reasonMedia, err: err}
+}
+
 // tokenRefusal maps an error of Tokens to a close frame.
 func tokenRefusal(err error) *refusal {
 	if errors.Is(err, berth.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
@@ -59,9 +67,12 @@ func tokenRefusal(err error) *refusal {
 	return &refusal{code: CloseToken, reason: reasonToken}
 }
 
-// connectRefusal maps an error of Directory.ConnectPeer to a close frame. It is the only such mapping.
+// connectRefusal maps an error of Directory.ConnectPeer to a close frame, and none to none. It is the only such
+// mapping. An error that it does not know leaves the outcome open.
 func connectRefusal(err error) *refusal {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, berth.ErrStale):
 		return &refusal{code: CloseMoved, reason: reasonStale}
 	case berth.RefusalCode(err) == berth.CodeSessionEnded, berth.RefusalCode(err) == berth.CodeNotFound:

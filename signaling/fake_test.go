@@ -41,8 +41,11 @@ func token(held berth.Held, session, peer string) string {
 // connected.
 type fakeDirectory struct {
 	mu        sync.Mutex
-	err       error // of every call, when set
-	hang      bool  // ConnectPeer waits for its context
+	err       error  // of every call, when set
+	hang      bool   // ConnectPeer waits for its context
+	during    func() // called by ConnectPeer once the database has decided; may be nil
+	ends      int    // calls of EndSessions
+	gone      int    // calls of DisconnectPeer
 	idle      time.Duration
 	ttl       time.Duration
 	policy    berth.OnWorkerLoss
@@ -101,6 +104,9 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 		return berth.Connected{}, berth.Refuse(berth.CodeSessionEnded, "ended")
 	}
 	d.connected[peerKey(held.Key, peer.ID)] = peer.ConnectionID
+	if d.during != nil {
+		d.during()
+	}
 	now := time.Now().Add(17 * time.Hour) // the database's clock is its own
 	return berth.Connected{
 		Session: berth.Session{
@@ -114,6 +120,7 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 func (d *fakeDirectory) DisconnectPeer(_ context.Context, gone berth.Disconnect) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.gone++
 	if d.err != nil {
 		return d.err
 	}
@@ -126,6 +133,7 @@ func (d *fakeDirectory) DisconnectPeer(_ context.Context, gone berth.Disconnect)
 func (d *fakeDirectory) EndSessions(_ context.Context, ends []berth.End) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.ends++
 	if d.err != nil {
 		return d.err
 	}
@@ -201,6 +209,8 @@ func (p *fakeMediaPeer) Offer(_ context.Context, sdp string, answer func(string)
 		return &MediaError{Code: MediaBadSDP, Message: "no sections"}
 	case sdp == "secret":
 		return errors.New("internal detail")
+	case sdp == "panic":
+		panic("a bug")
 	case sdp == "die":
 		p.dead = true
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type Config struct {
 	PongTimeout    time.Duration // without any frame from the client; default 2.5 PingInterval
 	JoinTimeout    time.Duration // to be admitted, and then to send the first frame; default 1.5 PingInterval
 	ConnectTimeout time.Duration // for one write to the database; default 2s
-	DoubtHold      time.Duration // a session counts as held after a join of unknown outcome; default 30s
+	DoubtHold      time.Duration // a session counts as held after a join that may be repeated; default 30s
 	SettleInterval time.Duration // between attempts to tell the database what it did not take; default 1s
 
 	QueueBytes int           // per connection, of frames not yet taken by the kernel; default 512 KiB
@@ -92,6 +93,9 @@ const (
 	AdmitAll
 )
 
+// open: sessions that are placed here may come, also those without media here.
+func (a Admission) open() bool { return a >= AdmitOwned }
+
 // Hub holds the sessions that a worker serves and the sockets of their peers. Make one with New; it admits nobody
 // before Admit.
 type Hub struct {
@@ -109,7 +113,8 @@ type Hub struct {
 	sessions  map[berth.SessionKey]*session
 	joining   map[berth.Held]int // joins that may have been written to the database
 	ending    map[berth.Held]berth.EndedReason
-	open      map[*sender]struct{} // every upgraded connection, also before it joined
+	absent    map[berth.Held]absence
+	open      map[*sender]context.CancelFunc // every upgraded connection, also before it joined; ends its calls
 }
 
 // New returns a hub that admits nobody yet. It fails when a dependency is missing or a metric is registered twice.
@@ -130,7 +135,8 @@ func New(config Config, deps Deps) (*Hub, error) {
 		sessions: map[berth.SessionKey]*session{},
 		joining:  map[berth.Held]int{},
 		ending:   map[berth.Held]berth.EndedReason{},
-		open:     map[*sender]struct{}{},
+		absent:   map[berth.Held]absence{},
+		open:     map[*sender]context.CancelFunc{},
 	}
 	h.settler = newSettler(h)
 	return h, nil
@@ -139,35 +145,6 @@ func New(config Config, deps Deps) (*Hub, error) {
 // Run tells the database what ended here until ctx is done, repeating what it did not take. Everything else works
 // without it.
 func (h *Hub) Run(ctx context.Context) { h.settler.run(ctx) }
-
-// Admit sets whom the hub lets in from now on. Connections that stand are not touched.
-func (h *Hub) Admit(a Admission) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.admission = a
-}
-
-// Held lists the sessions that the worker serves, for its renewal: also those whose first join or whose end is under
-// way.
-func (h *Hub) Held() []berth.Held {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	set := make(map[berth.Held]struct{}, len(h.sessions)+len(h.joining)+len(h.ending))
-	for _, s := range h.sessions {
-		set[s.held] = struct{}{}
-	}
-	for held := range h.joining {
-		set[held] = struct{}{}
-	}
-	for held := range h.ending {
-		set[held] = struct{}{}
-	}
-	list := make([]berth.Held, 0, len(set))
-	for held := range set {
-		list = append(list, held)
-	}
-	return list
-}
 
 // Served is one session of the hub, as far as its worker decides on it.
 type Served struct {
@@ -187,27 +164,27 @@ func (h *Hub) Serving() []Served {
 	return list
 }
 
-// Settle tells the database once more what ended and who left, as a last word before Close.
+// Settle tells the database once more what ended and who left, as a last word before Close. It gives up at the first
+// word that the database does not take.
 func (h *Hub) Settle(ctx context.Context) { h.settler.settle(ctx) }
 
-// Close admits nobody any more, closes every connection with 1012 and a wait within retry, ends all media and waits for every
-// goroutine of the hub. A connection is cut when its grace is over or ctx is done. Close tells the database nothing.
+// Close admits nobody any more, closes every connection with 1012 and a wait within retry, ends all media and waits for
+// every goroutine of the hub; joins that are under way are given up. A connection is cut when its grace is over or ctx
+// is done. Close tells the database nothing.
 func (h *Hub) Close(ctx context.Context, retry time.Duration) {
 	h.mu.Lock()
 	h.stopped = true
 	h.admission = AdmitNone
-	connections := make([]*sender, 0, len(h.open))
-	for c := range h.open {
-		connections = append(connections, c)
-	}
+	connections := maps.Clone(h.open)
 	h.mu.Unlock()
 
 	h.DropAll(Fate{Restart: true, Retry: retry})
-	for _, c := range connections {
+	for c, giveUp := range connections {
 		c.close(CloseRestart, retryReason(retry))
+		giveUp()
 	}
 	stop := context.AfterFunc(ctx, func() {
-		for _, c := range connections {
+		for c := range connections {
 			c.wire.Cut()
 		}
 	})

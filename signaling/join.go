@@ -2,7 +2,6 @@ package signaling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +22,10 @@ func (h *Hub) join(ctx context.Context, s *sender, hs handshake) (*peer, *refusa
 		return nil, &refusal{code: CloseTryLater, reason: reasonUnavailable}
 	}
 	defer leave()
-	if refused = h.admits(grant.Held); refused != nil {
+	h.mu.Lock()
+	refused = h.refuses(grant.Held)
+	h.mu.Unlock()
+	if refused != nil {
 		return nil, refused
 	}
 	return h.connect(ctx, s, grant)
@@ -47,27 +49,28 @@ func (h *Hub) verify(ctx context.Context, hs handshake) (Grant, *refusal) {
 }
 
 // connect writes the peer's connection to the database and attaches it. The session counts as held from before the
-// write, so that no renewal in between reports less than the database may know, and for a while longer when the
-// outcome is unknown: the client comes back, and its session must not be ended as forgotten before that.
+// write, so that no renewal in between reports less than the database may know, and for a while longer when the client
+// is told to try again: its session must not be ended as forgotten before it does.
 func (h *Hub) connect(ctx context.Context, s *sender, grant Grant) (*peer, *refusal) {
 	p := &peer{hub: h, sender: s, info: grant.Peer, lastHeard: time.Now()}
 	p.info.ConnectionID = berth.NewID("c")
 	h.hold(grant.Held, 1)
-	connected, err := h.write(ctx, grant.Held, p.info)
-	if errors.Is(err, berth.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		h.settler.disconnect(p.gone(grant.Held))
-		time.AfterFunc(h.config.DoubtHold, func() { h.hold(grant.Held, -1) })
-		return nil, connectRefusal(err)
-	}
 	defer h.hold(grant.Held, -1)
-	if err != nil {
-		return nil, connectRefusal(err)
+	connected, err := h.write(ctx, grant.Held, p.info)
+	refused := connectRefusal(err)
+	if refused == nil {
+		refused = h.enroll(ctx, p, grant, connected)
 	}
-	if refused := h.enroll(ctx, p, grant, connected); refused != nil {
-		h.settler.disconnect(p.gone(grant.Held))
-		return nil, refused
+	if refused == nil {
+		return p, nil
 	}
-	return p, nil
+	h.settler.disconnect(p.gone(grant.Held)) // affects nothing if the database did not take it
+	if refused.code == CloseTryLater {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.await(grant.Held, h.config.DoubtHold)
+	}
+	return nil, refused
 }
 
 func (h *Hub) write(ctx context.Context, held berth.Held, info berth.Peer) (berth.Connected, error) {
@@ -80,7 +83,7 @@ func (h *Hub) write(ctx context.Context, held berth.Held, info berth.Peer) (bert
 func (h *Hub) enroll(ctx context.Context, p *peer, grant Grant, connected berth.Connected) *refusal {
 	one, err := h.sessionFor(ctx, grant.Held, connected)
 	if err != nil {
-		return &refusal{code: CloseTryLater, reason: reasonMedia, err: err}
+		return mediaRefusal(err)
 	}
 	p.session = one
 	replaced, refused := h.attach(one, p, h.config.ICEServers(grant))
@@ -124,18 +127,9 @@ func (h *Hub) sessionFor(ctx context.Context, held berth.Held, connected berth.C
 // closeUnused ends the media of a session that was made but never put on the books.
 func (h *Hub) closeUnused(s *session) {
 	h.mu.Lock()
-	unused := !s.gone && h.sessions[s.held.Key] != s
+	unused := s.fate == nil && h.sessions[s.held.Key] != s
 	h.mu.Unlock()
 	if unused {
 		s.media.Close()
-	}
-}
-
-// hold counts a join that may have been written to the database.
-func (h *Hub) hold(held berth.Held, by int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.joining[held] += by; h.joining[held] == 0 {
-		delete(h.joining, held)
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 // Media is the engine that the hub negotiates for. It speaks SDP text and candidates only.
 type Media interface {
-	// Open starts the media side of a session that this worker serves from now on.
+	// Open starts the media side of a session that this worker serves from now on. ErrNoHandler is final, after any
+	// other error the client tries again.
 	Open(ctx context.Context, session berth.Session) (MediaSession, error)
 }
 
@@ -70,6 +71,9 @@ const (
 	MediaGlare        = "glare"    // offers crossed: roll back, answer the server's, offer again
 	MediaFailed       = "media_failed"
 )
+
+// ErrNoHandler means that the engine has no handler of the name that the session asks for.
+var ErrNoHandler = errors.New("no such media handler")
 
 // ErrMediaClosed reports use of a media peer that ended by itself.
 var ErrMediaClosed = &MediaError{Code: MediaFailed, Message: "the media connection has ended: send a new offer"}

@@ -32,7 +32,11 @@ type peer struct {
 // run reads until the connection is gone, then takes the peer off the books.
 func (p *peer) run(ctx context.Context) {
 	p.startPings()
+	defer p.end()
 	p.read(ctx)
+}
+
+func (p *peer) end() {
 	p.stopPings()
 	p.closeMedia()
 	p.hub.detach(p.session, p, false)

@@ -2,6 +2,7 @@ package signaling
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -263,9 +264,9 @@ func TestJoinDoesNotReviveADroppedSession(t *testing.T) {
 	r.hub.mu.Lock()
 	s, a := r.hub.sessions[1], r.hub.sessions[1].peers["a"]
 	r.hub.mu.Unlock()
-	r.hub.Drop(held(1), Fate{})
+	r.hub.Drop(held(1), Fate{Ended: true, Reason: berth.EndedDeleted})
 	late := &peer{hub: r.hub, session: s, sender: a.sender, info: berth.Peer{ID: "b"}}
-	if _, refused := r.hub.attach(s, late, nil); refused == nil || refused.code != CloseMoved {
+	if _, refused := r.hub.attach(s, late, nil); refused == nil || refused.code != CloseEnded {
 		t.Fatalf("attached to a dropped session: %+v", refused)
 	}
 	if got := r.hub.Held(); len(got) != 0 {
@@ -305,7 +306,14 @@ func TestMediaThatCannotStartRefusesThePeer(t *testing.T) {
 	r.media.mu.Unlock()
 	r.joinAt(held(1), "a").expectClose(CloseTryLater)
 	eventually(t, "disconnect written", func() bool { return r.directory.connections() == 0 })
-	if got := r.hub.Held(); len(got) != 0 {
-		t.Fatal(got)
+	if got := r.hub.Held(); len(got) != 1 {
+		t.Fatalf("holds %v, although the client was told to come back", got)
+	}
+	r.media.mu.Lock()
+	r.media.err = fmt.Errorf("open: %w", ErrNoHandler)
+	r.media.mu.Unlock()
+	r.joinAt(held(2), "a").expectClose(CloseBad)
+	if got := r.hub.Held(); len(got) != 1 {
+		t.Fatalf("holds %v, although nobody comes back to what no handler serves", got)
 	}
 }

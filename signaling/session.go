@@ -1,6 +1,8 @@
 package signaling
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
@@ -18,7 +20,7 @@ type session struct {
 	idle         *time.Timer
 	expireAt     time.Time // by this process's clock
 	expiry       *time.Timer
-	gone         bool // removed: never served again
+	fate         *Fate // how it left the hub, never to be served again; nil before
 }
 
 // Fate is what becomes of a session that leaves the hub.
@@ -27,18 +29,30 @@ type Fate struct {
 	Reason  berth.EndedReason // for Ended
 	Restart bool              // the worker stops or loses its right to all sessions: 1012
 	Retry   time.Duration     // for Restart: each client is told to wait a random part of it
+
+	// Return: the placement stands as far as is known, so clients may come back to it. It counts as held for its idle
+	// timeout, from when the hub lets them in again.
+	Return bool
+}
+
+// refusal is the close frame that tells a client of it.
+func (f Fate) refusal() *refusal {
+	switch {
+	case f.Restart:
+		return &refusal{code: CloseRestart, reason: retryReason(f.Retry)}
+	case f.Ended:
+		return &refusal{code: CloseEnded, reason: endedReason(string(f.Reason))}
+	default:
+		return &refusal{code: CloseMoved, reason: reasonMoved}
+	}
 }
 
 func (f Fate) close(p *peer) {
-	switch {
-	case f.Restart:
-		p.sender.close(CloseRestart, retryReason(f.Retry))
-	case f.Ended:
-		p.sender.close(CloseEnded, endedReason(string(f.Reason)))
-	default:
+	last := f.refusal()
+	if last.code == CloseMoved {
 		p.sender.send(encode(movedFrame{Type: typeMoved}))
-		p.sender.close(CloseMoved, reasonMoved)
 	}
+	p.sender.close(last.code, last.reason)
 }
 
 // Drop takes one placement out of the hub, closes its peers and ends its media. It does nothing when the hub serves
@@ -46,35 +60,41 @@ func (f Fate) close(p *peer) {
 func (h *Hub) Drop(held berth.Held, fate Fate) {
 	h.mu.Lock()
 	delete(h.ending, held)
+	delete(h.absent, held)
 	s := h.sessions[held.Key]
 	if s == nil || s.held != held {
 		h.mu.Unlock()
 		return
 	}
-	h.remove(s)
+	h.remove(s, fate)
 	h.mu.Unlock()
-	s.finish(fate)
+	s.finish()
 }
 
 // DropAll drops every session.
 func (h *Hub) DropAll(fate Fate) {
 	h.mu.Lock()
-	all := make([]*session, 0, len(h.sessions))
-	for _, s := range h.sessions {
-		all = append(all, s)
-		h.remove(s)
+	all := slices.Collect(maps.Values(h.sessions))
+	if !fate.Return {
+		clear(h.ending)
+		clear(h.absent)
 	}
-	clear(h.ending)
+	for _, s := range all {
+		h.remove(s, fate)
+	}
 	h.mu.Unlock()
 	for _, s := range all {
-		s.finish(fate)
+		s.finish()
 	}
 }
 
 // remove takes s off the books. It is called with mu held; finish follows without it.
-func (h *Hub) remove(s *session) {
+func (h *Hub) remove(s *session, fate Fate) {
 	delete(h.sessions, s.held.Key)
-	s.gone = true
+	s.fate = &fate
+	if fate.Return {
+		h.await(s.held, s.idleTimeout)
+	}
 	s.idle.Stop()
 	s.expiry.Stop()
 	h.metrics.sessions.Dec()
@@ -82,9 +102,9 @@ func (h *Hub) remove(s *session) {
 }
 
 // finish closes the peers and the media of a removed session. Nobody changes its peers any more.
-func (s *session) finish(fate Fate) {
+func (s *session) finish() {
 	for _, p := range s.peers {
-		fate.close(p)
+		s.fate.close(p)
 	}
 	s.media.Close()
 }
@@ -96,25 +116,26 @@ func (h *Hub) end(s *session, reason berth.EndedReason, still func() bool) {
 		h.mu.Unlock()
 		return
 	}
-	h.remove(s)
+	h.remove(s, Fate{Ended: true, Reason: reason})
 	h.ending[s.held] = reason
 	h.mu.Unlock()
-	s.finish(Fate{Ended: true, Reason: reason})
+	s.finish()
 	h.settler.wake()
 }
 
 // attach makes p the connection of its peer. It returns the older connection that p replaces, if there is one, and
-// a refusal when the hub stopped or dropped s meanwhile. Welcome and the word to the others are queued under the same lock, so
-// every peer sees joins and leaves in one order.
+// a refusal when s was dropped meanwhile or the hub no longer admits it. Welcome and the word to the others are queued
+// under the same lock, so every peer sees joins and leaves in one order.
 func (h *Hub) attach(s *session, p *peer, ice []ICEServer) (replaced *peer, refused *refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.stopped {
-		return nil, &refusal{code: CloseRestart, reason: retryReason(0)}
+	if s.fate != nil {
+		return nil, s.fate.refusal()
 	}
-	if s.gone {
-		return nil, &refusal{code: CloseMoved, reason: reasonStale}
+	if refused := h.refuses(s.held); refused != nil {
+		return nil, refused
 	}
+	delete(h.absent, s.held)
 	if h.sessions[s.held.Key] == nil {
 		h.sessions[s.held.Key] = s
 		h.metrics.sessions.Inc()

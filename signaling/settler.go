@@ -68,23 +68,21 @@ func (s *settler) run(ctx context.Context) {
 	}
 }
 
-// settle tells what waits now.
+// settle tells what waits now, ends first: a session that left must not be moved instead.
 func (s *settler) settle(ctx context.Context) {
-	for {
+	told := s.tellEnds(ctx)
+	for told {
 		select {
 		case d := <-s.gone:
-			s.tellGone(ctx, d)
-			continue
-		case <-ctx.Done():
-			return
+			told = s.tellGone(ctx, d)
 		default:
+			return
 		}
-		s.tellEnds(ctx)
-		return
 	}
 }
 
-func (s *settler) tellGone(ctx context.Context, d berth.Disconnect) {
+// tellGone tells of one disconnect, once. It reports whether the database answered.
+func (s *settler) tellGone(ctx context.Context, d berth.Disconnect) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.hub.config.ConnectTimeout)
 	defer cancel()
 	err := s.hub.deps.Directory.DisconnectPeer(ctx, d)
@@ -95,13 +93,15 @@ func (s *settler) tellGone(ctx context.Context, d berth.Disconnect) {
 	if err != nil {
 		s.hub.deps.Logger.DebugContext(ctx, "disconnect not written", "peer_id", d.PeerID, "err", err)
 	}
+	return err == nil
 }
 
-// tellEnds ends what waits in Hub.ending. A session stays there, and thereby held, until the database answers.
-func (s *settler) tellEnds(ctx context.Context) {
+// tellEnds ends what waits in Hub.ending. A session stays there, and thereby held, until the database answers, which it
+// reports.
+func (s *settler) tellEnds(ctx context.Context) bool {
 	ends := s.hub.endings()
 	if len(ends) == 0 {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.hub.config.ConnectTimeout)
 	defer cancel()
@@ -112,9 +112,10 @@ func (s *settler) tellEnds(ctx context.Context) {
 	s.hub.metrics.settled("end", err)
 	if err != nil {
 		s.hub.deps.Logger.WarnContext(ctx, "ends not written", "count", len(ends), "err", err)
-		return
+		return false
 	}
 	s.hub.ended(ends)
+	return true
 }
 
 func (h *Hub) endings() []berth.End {

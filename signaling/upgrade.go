@@ -2,8 +2,10 @@ package signaling
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -105,19 +107,16 @@ func (h *Hub) start(ctx context.Context, wire wire, hs handshake) {
 		wire.Cut() // too late for a close frame: nobody waits for this connection any more
 		return
 	}
-	h.open[s] = struct{}{}
+	ctx, cancel := context.WithCancel(ctx)
+	h.open[s] = cancel
 	h.tasks.Go(func() { h.serve(ctx, s, hs) })
 	h.mu.Unlock()
 }
 
 // serve runs one connection from the upgrade until it is gone.
 func (h *Hub) serve(ctx context.Context, s *sender, hs handshake) {
-	defer func() {
-		s.release()
-		h.mu.Lock()
-		delete(h.open, s)
-		h.mu.Unlock()
-	}()
+	defer h.forget(s)
+	defer h.contain(ctx, s)
 	p, refused := h.join(ctx, s, hs)
 	if refused != nil {
 		if refused.err != nil {
@@ -129,10 +128,27 @@ func (h *Hub) serve(ctx context.Context, s *sender, hs handshake) {
 	p.run(ctx)
 }
 
-// admits reports whether the hub lets this grant in, as far as it knows without the database.
-func (h *Hub) admits(held berth.Held) *refusal {
+// forget waits until the connection is gone and takes it off the books.
+func (h *Hub) forget(s *sender) {
+	s.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.open[s]()
+	delete(h.open, s)
+}
+
+// contain ends one connection whose service panicked, and no other: what a client sends must not end a process that
+// serves others.
+func (h *Hub) contain(ctx context.Context, s *sender) {
+	if r := recover(); r != nil {
+		h.deps.Logger.ErrorContext(ctx, "connection panic contained", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		s.close(CloseTryLater, reasonInternal)
+	}
+}
+
+// refuses reports why the hub does not let this placement in, as far as it knows without the database. It is called
+// with mu held.
+func (h *Hub) refuses(held berth.Held) *refusal {
 	s := h.sessions[held.Key]
 	_, ending := h.ending[held]
 	switch {
