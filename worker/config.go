@@ -32,6 +32,7 @@ type Config struct {
 	RegisterRetry time.Duration // while an old instance of the id holds; default 500ms
 	DrainDeadline time.Duration // that Stop gives to sessions; default 60s
 	RestartSpread time.Duration // window over which clients come back after a stop; default 8s
+	HeaderTimeout time.Duration // for the header of an HTTP request; default 5s
 
 	Signaling signaling.Config // its Awake and ICEServers are set by the worker
 	TURN      auth.TURN        // what clients are told of STUN and TURN servers; zero: none
@@ -48,6 +49,7 @@ func (c Config) withDefaults() Config {
 	c.RegisterRetry = cmp.Or(c.RegisterRetry, 500*time.Millisecond)
 	c.DrainDeadline = cmp.Or(c.DrainDeadline, time.Minute)
 	c.RestartSpread = cmp.Or(c.RestartSpread, 8*time.Second)
+	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, 5*time.Second)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

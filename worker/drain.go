@@ -133,8 +133,8 @@ func (t *tenure) move(ctx context.Context, some []signaling.Served) {
 			if err != nil {
 				t.moveAfter = t.config.Now().Add(t.config.RegisterRetry)
 				t.log.WarnContext(ctx, "sessions not displaced", "count", len(keys), "err", err)
-				if t.config.Now().Before(t.drain.deadlineOr().Add(t.config.CallTimeout)) {
-					return
+				if t.drain == nil || t.config.Now().Before(t.drain.deadline.Add(t.config.CallTimeout)) {
+					return // if it was taken after all, the next renewal says so
 				}
 			}
 			t.metrics.dropped.WithLabelValues("drain").Add(float64(len(some)))
@@ -143,14 +143,6 @@ func (t *tenure) move(ctx context.Context, some []signaling.Served) {
 			}
 		}
 	})
-}
-
-// deadlineOr is the deadline, or the distant past when the drain was undone meanwhile.
-func (d *drain) deadlineOr() time.Time {
-	if d == nil {
-		return time.Time{}
-	}
-	return d.deadline
 }
 
 // drainFate: the database ends a session that asked not to be moved, and moves the others.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ type fakeRegistry struct {
 	state    berth.WorkerState
 	deadline time.Time
 	sessions map[berth.SessionKey]berth.Held // placed here and active
+	lacked   map[berth.SessionKey]time.Time  // by the worker, since its last reconciliation
 	ended    map[berth.SessionKey]berth.EndedReason
 	renewals []time.Time
 	displace [][]berth.SessionKey
@@ -39,6 +41,7 @@ func newFakeRegistry() *fakeRegistry {
 		now:      time.Now,
 		present:  map[berth.Instance]*fakePresence{},
 		sessions: map[berth.SessionKey]berth.Held{},
+		lacked:   map[berth.SessionKey]time.Time{},
 		ended:    map[berth.SessionKey]berth.EndedReason{},
 	}
 }
@@ -87,6 +90,12 @@ func (r *fakeRegistry) counts() counts {
 		renewals: len(r.renewals), present: len(r.present), moved: len(r.moved), drains: r.drains,
 		serial: r.serial, state: r.state, moves: r.displace,
 	}
+}
+
+func (r *fakeRegistry) endedAs(key berth.SessionKey) berth.EndedReason {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended[key]
 }
 
 func (r *fakeRegistry) leaseEnd() time.Time {
@@ -148,6 +157,7 @@ func (r *fakeRegistry) Register(ctx context.Context, reg berth.Registration) (bo
 	}
 	r.instance, r.state, r.lease = reg.Instance, berth.WorkerStarting, r.now().Add(reg.Lease)
 	clear(r.sessions)
+	clear(r.lacked)
 	return false, nil
 }
 
@@ -203,6 +213,7 @@ func (r *fakeRegistry) Reconcile(
 		return nil, err
 	}
 	defer r.mu.Unlock()
+	r.forget(held)
 	var dropped []berth.Dropped
 	for _, h := range held {
 		if r.sessions[h.Key] != h {
@@ -211,6 +222,22 @@ func (r *fakeRegistry) Reconcile(
 		}
 	}
 	return dropped, nil
+}
+
+// forget ends what the worker lacks at two reconciliations that are a second apart.
+func (r *fakeRegistry) forget(held []berth.Held) {
+	for key, h := range r.sessions {
+		since, lacked := r.lacked[key]
+		switch {
+		case slices.Contains(held, h):
+			delete(r.lacked, key)
+		case !lacked:
+			r.lacked[key] = r.now()
+		case r.now().Sub(since) > time.Second:
+			delete(r.sessions, key)
+			r.ended[key] = berth.EndedWorkerForgot
+		}
+	}
 }
 
 func (r *fakeRegistry) Drain(ctx context.Context, _ string, instance berth.Instance, deadline time.Duration) error {
@@ -302,6 +329,7 @@ type fakeHub struct {
 	admission signaling.Admission
 	sessions  map[berth.SessionKey]signaling.Served
 	fates     map[berth.SessionKey]signaling.Fate
+	absent    []berth.Held // their clients were told to come back
 }
 
 func newFakeHub() *fakeHub {
@@ -325,7 +353,7 @@ func (h *fakeHub) admits() signaling.Admission {
 func (h *fakeHub) Held() []berth.Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var held []berth.Held
+	held := slices.Clone(h.absent)
 	for _, s := range h.sessions {
 		held = append(held, s.Held)
 	}
@@ -345,15 +373,24 @@ func (h *fakeHub) Serving() []signaling.Served {
 func (h *fakeHub) Drop(held berth.Held, fate signaling.Fate) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.absent = slices.DeleteFunc(h.absent, func(other berth.Held) bool { return other == held })
 	if h.sessions[held.Key].Held == held {
 		delete(h.sessions, held.Key)
 		h.fates[held.Key] = fate
+		if fate.Return {
+			h.absent = append(h.absent, held)
+		}
 	}
 }
 
 func (h *fakeHub) DropAll(fate signaling.Fate) {
-	for _, held := range h.Held() {
-		h.Drop(held, fate)
+	for _, s := range h.Serving() {
+		h.Drop(s.Held, fate)
+	}
+	if !fate.Return {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.absent = nil
 	}
 }
 

@@ -80,10 +80,10 @@ func health(rw http.ResponseWriter, ok bool, text string) {
 }
 
 // server returns an HTTP server that no slow client can tire: a handshake has seconds, headers are small.
-func server(handler http.Handler) *http.Server {
+func (w *Worker) server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: w.config.HeaderTimeout,
 		ReadTimeout:       10 * time.Second, // net/http lifts it when a connection is hijacked
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       time.Minute,

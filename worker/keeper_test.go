@@ -143,7 +143,7 @@ func TestInDoubtAdmitsNobodyNewAndKeepsWhatRuns(t *testing.T) {
 				b.sleep(3 * time.Second)
 				b.wantAdmission(signaling.AdmitHeld)
 				b.wantServed(1)
-				b.wantFate(2, signaling.Fate{}) // two owners must not both act
+				b.wantFate(2, signaling.Fate{Return: true}) // two owners must not both act
 				b.sleep(100 * time.Second)
 				b.wantServed(1)
 				b.registry.set(func() { b.registry.away, b.registry.hang = false, false })
@@ -164,7 +164,7 @@ func TestEachLeaseEndFencesAnew(t *testing.T) {
 			b.wantServed(key)
 			b.registry.set(func() { b.registry.hang = true })
 			b.sleep(7 * time.Second)
-			b.wantFate(key, signaling.Fate{})
+			b.wantFate(key, signaling.Fate{Return: true})
 			b.registry.set(func() { b.registry.hang = false })
 			b.sleep(5 * time.Second)
 		}
@@ -192,7 +192,7 @@ func TestSilenceForTheHoldLimitStopsEverything(t *testing.T) {
 		b.sleep(117 * time.Second)
 		b.wantServed(1)
 		b.sleep(4 * time.Second)
-		b.wantFate(1, signaling.Fate{Restart: true})
+		b.wantFate(1, signaling.Fate{Restart: true, Return: true})
 		b.wantAdmission(signaling.AdmitNone)
 		b.registry.set(func() { b.registry.hang = false })
 		b.sleep(5 * time.Second)
@@ -211,14 +211,14 @@ func TestPauseRestartsTheDeadlines(t *testing.T) {
 		b.paused.Add(int64(10 * time.Minute))
 		b.sleep(time.Second)
 		b.wantServed(1)
-		b.wantFate(2, signaling.Fate{})
+		b.wantFate(2, signaling.Fate{Return: true})
 		b.wantAdmission(signaling.AdmitAll) // the database still refuses what is stale
 		b.sleep(6 * time.Second)
 		b.wantAdmission(signaling.AdmitHeld)
 		b.sleep(110 * time.Second)
 		b.wantServed(1)
 		b.sleep(5 * time.Second)
-		b.wantFate(1, signaling.Fate{Restart: true})
+		b.wantFate(1, signaling.Fate{Restart: true, Return: true})
 	})
 }
 

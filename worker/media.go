@@ -25,6 +25,9 @@ func (a *mediaAdapter) Open(_ context.Context, session berth.Session) (signaling
 		Key:     strconv.FormatInt(int64(session.Key), 10),
 		Handler: session.Handler,
 	})
+	if errors.Is(err, media.ErrUnknownHandler) {
+		return nil, fmt.Errorf("%w: %w", signaling.ErrNoHandler, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open media session: %w", err)
 	}

@@ -19,6 +19,7 @@ type inBubble struct{ rapid.TB }
 //   - a worker that was not just paused lets strangers in only while its lease is current by the database's clock;
 //   - a session that is placed elsewhere at once never runs past its lease, pauses excepted while they last;
 //   - a session that waits for a rejoin is dropped only by "over", or by silence for the hold limit;
+//   - what the worker gave up by itself is not ended as forgotten, so that its clients may come back;
 //   - exactly one presence is held once the database has answered for a while.
 func TestPropertyLeaseRulesHoldUnderAnyFault(t *testing.T) {
 	t.Parallel()
@@ -113,6 +114,9 @@ func (f *faults) check(t *rapid.T) {
 	f.excused = f.excused || silentLong
 	if fate, dropped := f.b.hub.fate(1); dropped && !f.excused {
 		t.Fatalf("dropped without a word from the database: %+v", fate)
+	}
+	if reason := f.b.registry.endedAs(2); reason != "" {
+		t.Fatalf("a fenced session was ended: %s", reason)
 	}
 	if answered := !f.quiet && time.Since(f.quietSince) > time.Minute; answered && f.b.registry.counts().present > 1 {
 		t.Fatal("more than one presence")

@@ -101,7 +101,7 @@ func (t *tenure) confirmed(ctx context.Context, r renewal) {
 	}
 	t.failed = false
 	if !t.lease.over() {
-		t.doubt, t.fenced, t.silent = false, false, false
+		t.doubt, t.silent = false, false
 		t.metrics.doubt.Set(0)
 	}
 	for _, d := range r.dropped {
@@ -122,10 +122,11 @@ func (t *tenure) presenceLost() <-chan struct{} {
 func (t *tenure) reopen(ctx context.Context) {
 	t.metrics.presence.Inc()
 	t.log.WarnContext(ctx, "presence connection lost")
-	t.leavePresence(ctx, t.presence)
+	lost := t.presence
 	t.presence = nil
 	t.renew(ctx)
 	t.beside(func() func() {
+		t.leavePresence(ctx, lost)
 		for wait := t.config.RegisterRetry; ; wait = min(2*wait, maxRegisterBackoff) {
 			p, err := t.openPresence(ctx, t.instance)
 			if err == nil {

@@ -19,7 +19,6 @@ type tenure struct {
 	woke     time.Time // last waking that was dealt with
 
 	doubt  bool // past the lease, unanswered
-	fenced bool // sessions that are placed elsewhere at once were dropped
 	silent bool // the hold limit passed: nothing runs
 	failed bool // the last renewal was not answered
 
@@ -125,9 +124,8 @@ func (t *tenure) look(ctx context.Context) {
 
 // judgeLease applies the rules for a lease that nobody renewed.
 func (t *tenure) judgeLease(ctx context.Context) {
-	if t.lease.over() && !t.fenced {
-		t.fenced = true
-		t.fence(ctx)
+	if t.lease.over() {
+		t.fence(ctx) // each time: a join that the database took before may end only now
 	}
 	if doubt := t.lease.doubtful(); doubt && !t.doubt {
 		t.doubt = true
@@ -138,17 +136,18 @@ func (t *tenure) judgeLease(ctx context.Context) {
 		t.silent = true
 		t.log.ErrorContext(ctx, "database silent for the hold limit: stopping all sessions")
 		t.metrics.dropped.WithLabelValues("silence").Add(float64(len(t.hub.Serving())))
-		t.hub.DropAll(signaling.Fate{Restart: true, Retry: t.config.RestartSpread})
+		t.hub.DropAll(signaling.Fate{Restart: true, Retry: t.config.RestartSpread, Return: true})
 	}
 }
 
-// fence drops the sessions that the database places elsewhere without asking: their next owner may act already.
+// fence drops the sessions that the database places elsewhere without asking: their next owner may act already. Those
+// that it has not placed elsewhere come back.
 func (t *tenure) fence(ctx context.Context) {
 	for _, s := range t.hub.Serving() {
 		if s.OnWorkerLoss == berth.LossReplace {
 			t.log.WarnContext(ctx, "session fenced", "session_key", int64(s.Key), "generation", int64(s.Generation))
 			t.metrics.dropped.WithLabelValues("fence").Inc()
-			t.hub.Drop(s.Held, signaling.Fate{})
+			t.hub.Drop(s.Held, signaling.Fate{Return: true})
 		}
 	}
 }

@@ -21,17 +21,27 @@ type Verifier interface {
 }
 
 // databaseClock is the database's time, estimated from the answers to renewals: token times are the database's, and
-// this host's clock may be wrong. Before the first answer it is the host's.
+// this host's clock may be wrong or be set. Between answers it runs on the monotonic clock. Before the first it is the
+// host's.
 type databaseClock struct {
-	now    func() time.Time
-	offset atomic.Int64
+	now   func() time.Time
+	known atomic.Pointer[reading]
 }
 
-func (c *databaseClock) Now() time.Time { return c.now().Add(time.Duration(c.offset.Load())) }
+// reading says that the database's clock showed at when this process's showed local.
+type reading struct{ at, local time.Time }
+
+func (c *databaseClock) Now() time.Time {
+	now := c.now()
+	if r := c.known.Load(); r != nil {
+		return r.at.Add(now.Sub(r.local))
+	}
+	return now
+}
 
 // learn sets the clock by an answer: at was true at some time between from and to.
 func (c *databaseClock) learn(at, from, to time.Time) {
-	c.offset.Store(int64(at.Sub(from.Add(to.Sub(from) / 2))))
+	c.known.Store(&reading{at: at, local: from.Add(to.Sub(from) / 2)})
 }
 
 // tokens is the verifier as signaling needs it.

@@ -13,7 +13,7 @@ import (
 	"github.com/berthdev/berth/signaling"
 )
 
-// shutdownTimeout bounds each step of the end.
+// shutdownTimeout bounds the end of connections and servers, after the database was told.
 const shutdownTimeout = 10 * time.Second
 
 // Worker is one worker process. Make it with New, then Start; it runs until Stop or until it must stop by itself.
@@ -61,7 +61,7 @@ func New(config Config, deps Deps) (*Worker, error) {
 	}
 	k.hub = hub
 	w := &Worker{config: config, deps: deps, hub: hub, keeper: k, awake: awake, done: make(chan struct{})}
-	w.signaling, w.control = server(w.signalingHandler()), server(w.controlHandler())
+	w.signaling, w.control = w.server(w.signalingHandler()), w.server(w.controlHandler())
 	return w, nil
 }
 
@@ -154,8 +154,6 @@ func closeListener(l net.Listener) { _ = l.Close() }
 // finish ends everything but the background tasks. What is still placed here is given up by Leave, so its clients are
 // told to rejoin; if the database does not take it, they come back for it, and the reaper has seen to it by then.
 func (w *Worker) finish(ctx context.Context, t *tenure, cause error) {
-	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
-	defer cancel()
 	w.keeper.status.store(report{phase: phaseStopped})
 	w.hub.Admit(signaling.AdmitNone)
 	if t != nil {
@@ -164,6 +162,9 @@ func (w *Worker) finish(ctx context.Context, t *tenure, cause error) {
 		}
 		w.keeper.leavePresence(ctx, t.presence)
 	}
+	// A database that is away has used up none of the time that clients have to read their close frames.
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
 	w.hub.Close(ctx, w.config.RestartSpread)
 	w.shutdown(ctx, w.signaling)
 	w.shutdown(ctx, w.control)
@@ -175,9 +176,11 @@ func (w *Worker) finish(ctx context.Context, t *tenure, cause error) {
 	w.deps.Logger.InfoContext(ctx, "worker stopped", "worker_id", w.config.WorkerID, "cause", cause)
 }
 
-// leave says goodbye to the database.
+// leave says goodbye to the database, after the last word about sessions. Each has the time of one call.
 func (w *Worker) leave(ctx context.Context, instance berth.Instance) bool {
-	w.hub.Settle(ctx)
+	settling, cancel := context.WithTimeout(ctx, w.config.CallTimeout)
+	defer cancel()
+	w.hub.Settle(settling)
 	_, err := call(ctx, w.config.CallTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, w.deps.Registry.Leave(ctx, w.config.WorkerID, instance)
 	})
@@ -189,7 +192,7 @@ func (w *Worker) leave(ctx context.Context, instance berth.Instance) bool {
 
 func (w *Worker) shutdown(ctx context.Context, s *http.Server) {
 	if err := s.Shutdown(ctx); err != nil {
-		w.deps.Logger.WarnContext(ctx, "http server not shut down", "err", err)
+		w.deps.Logger.WarnContext(ctx, "http server not shut down", "err", errors.Join(err, s.Close()))
 	}
 }
 
