@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"encoding/json"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -72,6 +74,7 @@ func TestSessionObeysCloseCodes(t *testing.T) {
 	cases := []closeCase{
 		{1000, "bye", []string{"stop left"}},
 		{1001, "", []string{"reconnect", "rejoin lost"}},
+		{1002, "", []string{"stop bad_message"}},
 		{1006, "", []string{"reconnect", "rejoin lost"}},
 		{1007, "", []string{"stop bad_message"}},
 		{1009, "", []string{"stop bad_message"}},
@@ -111,6 +114,33 @@ func closeScript(t *testing.T, c closeCase) string {
 		const second = nextStep(` + string(end) + `, { sameUrl: first.action === 'reconnect', freshToken: first.freshToken });
 		return [words(first), words(second)];
 	})()`
+}
+
+// errorScript connects to a worker that answers with one error frame, and returns why the connection ended.
+const errorScript = `(async () => {
+	const { Connection } = await import('/assets/connection.js');
+	class Socket {
+		constructor() { setTimeout(() => this.onmessage({ data: JSON.stringify({ type: 'error', code: CODE }) })); }
+		close() {}
+	}
+	const placement = { owner: { signaling_url: 'ws://w-1/rtc' }, token: 't' };
+	const connection = new Connection({ placement, limits: { welcome: 100 }, deps: { WebSocket: Socket } });
+	connection.open();
+	return (await connection.ended).reason;
+})()`
+
+func TestConnectionEndsWhenTheWorkerHasNoMediaForIt(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
+	do(t, ctx, chromedp.Navigate(newFakeAPI(t).URL+"/assets/mark.svg"))
+	for code, want := range map[string]string{
+		"bad_sdp": "bad_sdp", "media_failed": "media_failed",
+		"bad_candidate": "no_welcome", // others will do
+	} {
+		if got := eval[string](t, ctx, strings.Replace(errorScript, "CODE", strconv.Quote(code), 1)); got != want {
+			t.Errorf("%s: ended with %q, want %q", code, got, want)
+		}
+	}
 }
 
 // rejoinScript runs a session whose worker never lets it in, and returns its steps and its end.

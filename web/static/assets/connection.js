@@ -14,6 +14,9 @@ export const LIMITS = {
 /** Remote candidates that may arrive before the answer; more are dropped, as the worker does. */
 const EARLY_CANDIDATES = 64;
 
+/** Codes of error frames after which no media will come, so that there is nothing to wait for. */
+const MEDIA_OVER = new Set(['bad_sdp', 'media_failed']);
+
 /** The client's own close code when it gives up on a socket that is still open. */
 const GAVE_UP = 4000;
 
@@ -22,7 +25,7 @@ const GAVE_UP = 4000;
  *   welcome  detail: the frame
  *   media    the PeerConnection is connected
  *   stream   detail: the MediaStream that comes back
- *   frame    detail: a frame that is for the page (error, moved, message, peer-connected, ...)
+ *   frame    detail: a frame that is for the page (error, moved, peer-connected, ...)
  */
 export class Connection extends EventTarget {
   #placement;
@@ -141,11 +144,10 @@ export class Connection extends EventTarget {
       case 'candidate':
         return this.#remoteCandidate(frame.candidate);
       case 'ping':
-        return this.#send(frame.id === undefined ? { type: 'pong' } : { type: 'pong', id: frame.id });
+        return this.#send({ type: 'pong' });
       default:
         this.#emit('frame', frame);
-        // The engine refused our description: nothing will come, so there is nothing to wait for.
-        return frame.type === 'error' && frame.code === 'media' ? this.drop('media_refused') : undefined;
+        return frame.type === 'error' && MEDIA_OVER.has(frame.code) ? this.drop(frame.code) : undefined;
     }
   }
 

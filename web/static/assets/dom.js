@@ -61,8 +61,10 @@ export function plural(count, noun) {
 export function wireCopyButtons(root = document) {
   for (const button of root.querySelectorAll('[data-copy]')) {
     button.addEventListener('click', async () => {
-      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-      setText(button, 'Copied');
+      const text = document.getElementById(button.dataset.copy).textContent;
+      // Without TLS, browsers have a clipboard on this machine's own pages only.
+      const copied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+      setText(button, copied ? 'Copied' : 'Not allowed');
       setTimeout(() => setText(button, 'Copy'), 1500);
     });
   }

@@ -13,6 +13,7 @@ const FINAL = new Map([
   [4404, 'session_ended'],
   [4409, 'replaced'],
   [4400, 'bad_message'],
+  [1002, 'bad_message'],
   [1007, 'bad_message'],
   [1009, 'bad_message'],
 ]);
