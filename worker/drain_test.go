@@ -77,6 +77,25 @@ func TestMovesAreRepeatedUntilTheDatabaseTakesThem(t *testing.T) {
 	})
 }
 
+// A move of unknown outcome says nothing once the drain is undone: the session stays until a renewal speaks.
+func TestFailedMoveOfAnUndoneDrainDropsNothing(t *testing.T) {
+	t.Parallel()
+	inFakeTime(t, func(b *bench) {
+		b.place(1, berth.LossRejoin, 1)
+		b.registry.set(func() {
+			b.registry.noMoves = true
+			b.registry.state, b.registry.deadline = berth.WorkerDraining, time.Now().Add(20*time.Second)
+		})
+		b.sleep(20*time.Second + awakeTick) // the move is under way
+		b.registry.set(func() { b.registry.state, b.registry.deadline = berth.WorkerReady, time.Time{} })
+		b.keeper.nudge()
+		b.sleep(time.Second)
+		b.wantAdmission(signaling.AdmitAll)
+		b.sleep(time.Minute)
+		b.wantServed(1)
+	})
+}
+
 func TestStopReturnsAsSoonAsNobodyIsConnected(t *testing.T) {
 	t.Parallel()
 	inFakeTime(t, func(b *bench) {

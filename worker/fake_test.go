@@ -21,6 +21,7 @@ type fakeRegistry struct {
 	away     bool          // every call fails
 	hang     bool          // every call waits for its context
 	lag      time.Duration // a renewal is answered that long after it took effect
+	noMoves  bool          // Displace waits for its context
 	serial   berth.Instance
 	present  map[berth.Instance]*fakePresence
 	instance berth.Instance // registered
@@ -315,6 +316,12 @@ func (r *fakeRegistry) Displace(ctx context.Context, _ string, _ berth.Instance,
 		return err
 	}
 	defer r.mu.Unlock()
+	if r.noMoves {
+		r.mu.Unlock()
+		<-ctx.Done()
+		r.mu.Lock()
+		return fmt.Errorf("%w: %w", berth.ErrUnavailable, ctx.Err())
+	}
 	r.displace = append(r.displace, keys)
 	for _, k := range keys {
 		delete(r.sessions, k)
