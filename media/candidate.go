@@ -36,9 +36,15 @@ func (c Candidate) toPion() webrtc.ICECandidateInit {
 	}
 }
 
-// validate refuses what no candidate can look like.
+// validate refuses what no candidate can look like: 64 of them are kept for each peer.
 func (c Candidate) validate() error {
-	if len(c.Candidate) > maxCandidateBytes {
+	size := len(c.Candidate)
+	for _, member := range []*string{c.SDPMid, c.UsernameFragment} {
+		if member != nil {
+			size += len(*member)
+		}
+	}
+	if size > maxCandidateBytes {
 		return fmt.Errorf("%w: longer than %d bytes", ErrBadCandidate, maxCandidateBytes)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // Limits that are part of the protocol and not configurable.
 const (
 	maxSDPBytes         = 128 << 10 // DESIGN: one frame of signaling
-	maxCandidateBytes   = 1 << 10
+	maxCandidateBytes   = 1 << 10   // of all its members
 	maxEarlyCandidates  = 64
 	maxRemoteCandidates = 256
 	maxSections         = 256

@@ -38,7 +38,7 @@
 //
 // # Failures
 //
-// A panic in a handler, in an event or while a peer's message is handled fails that peer alone. Closing never
+// A panic in a handler, in an event or while a peer's message is read or handled fails that peer alone. Closing never
 // blocks the caller and takes at most [Config.CloseTimeout]; what is not down by then is abandoned
 // and counted. A client that appears at a new source address (NAT rebinding, Wi-Fi to mobile) keeps its
 // media: authenticated checks from the new address move the connection there once the old one is silent.
@@ -46,5 +46,7 @@
 // # Not promised
 //
 // Addresses that appear on the host after New are not used when Listen names none. Names ending in .local
-// are never resolved. Session descriptions, candidates and payloads are never logged by this package.
+// are never resolved. Connectivity checks go to every address that a client names as its candidate, private ones
+// included, since clients on the same network have no other: whoever holds a token can have the worker send such checks,
+// which only UDP carries. The timers of this package do not start anew after the process was paused. Session descriptions, candidates and payloads are never logged by this package.
 package media

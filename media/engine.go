@@ -55,7 +55,10 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Engine, erro
 		cfg: cfg, log: log, metrics: m, handlers: handlers,
 		sessions: make(map[*Session]struct{}), down: make(chan struct{}),
 	}
-	return e, e.open()
+	if err := e.open(); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 func (e *Engine) open() error {
@@ -87,7 +90,7 @@ func (e *Engine) Open(cfg SessionConfig) (*Session, error) {
 	s := &Session{
 		engine: e,
 		key:    cfg.Key,
-		log:    e.log.With("session_id", cfg.Key),
+		log:    e.log.With("session_key", cfg.Key),
 		since:  time.Now(),
 		ops:    make(chan func(), sessionQueue),
 		stop:   make(chan struct{}),

@@ -79,9 +79,13 @@ func TestCandidatesAreBounded(t *testing.T) {
 	if err := c.peer.Candidate(ctx, &media.Candidate{Candidate: "candidate:nonsense"}); !errors.Is(err, media.ErrBadCandidate) {
 		t.Errorf("nonsense: %v", err)
 	}
-	long := &media.Candidate{Candidate: strings.Repeat("x", 2000)}
-	if err := c.peer.Candidate(ctx, long); !errors.Is(err, media.ErrBadCandidate) {
-		t.Errorf("long candidate: %v", err)
+	long := strings.Repeat("x", 2000)
+	for _, bad := range []*media.Candidate{
+		{Candidate: long}, {Candidate: "c", SDPMid: &long}, {Candidate: "c", UsernameFragment: &long},
+	} {
+		if err := c.peer.Candidate(ctx, bad); !errors.Is(err, media.ErrBadCandidate) {
+			t.Errorf("long candidate: %v", err)
+		}
 	}
 	var err error
 	for i := 0; i < 300 && err == nil; i++ {

@@ -131,16 +131,23 @@ func (p *Peer) OfferFunc(ctx context.Context, sdp string, answer func(sdp string
 }
 
 func (p *Peer) offer(ctx context.Context, sdp string, answer func(string, error)) error {
-	desc, err := parseDescription(sdp)
+	desc, err := p.parse(sdp)
 	if err != nil {
 		return err
 	}
 	return p.session.call(ctx, p, func() error { return p.applyOffer(desc, answer) })
 }
 
+// parse reads a description in the caller's goroutine, so that no other peer waits for a large one.
+func (p *Peer) parse(sdp string) (desc *description, err error) {
+	err = ErrPanic // stands if it panics
+	defer p.recoverPanic("description")
+	return parseDescription(sdp)
+}
+
 // Answer applies the client's answer to an offer of the server.
 func (p *Peer) Answer(ctx context.Context, sdp string) error {
-	desc, err := parseDescription(sdp)
+	desc, err := p.parse(sdp)
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,16 @@
 // # Life of a session
 //
 // A session is held from before its first join is written until its end is acknowledged by the database, because
-// between the two the database may count it as served here. It leaves the hub when
+// between the two the database may count it as served here: it ends what a renewal lacks as forgotten. It leaves the
+// hub when
 //
 //   - its last peer says bye, no peer was connected for its idle timeout, or its time to live passed: the hub asks
 //     the database to end it and repeats that until answered;
-//   - the worker says so ([Hub.Drop]): the session ended by somebody else's order, or moved.
+//   - the worker says so ([Hub.Drop]): the session ended by somebody else's order, or moved, or the worker lost its
+//     right to it.
+//
+// Clients that are told to come back find their session: it stays held after a join that may be repeated, and after the
+// worker gave it up by itself ([Fate].Return).
 //
 // # What happens on failure
 //
@@ -39,14 +44,20 @@
 //     last waking ([Config].Awake).
 //   - A well-formed but wrong frame is answered by an error frame. What no client of this protocol would send closes
 //     the connection; see closecode.go.
+//   - A join that the database answers when the hub no longer admits it is refused; the database is told that it is
+//     gone.
+//   - A panic while a client is served ends its connection with 1013, and no other.
 //
 // # Concurrency
 //
 // Hub.mu guards all bookkeeping and is never held during a call to the directory, the media engine or a socket. Lock
-// order: Hub.mu, then sender.mu. A connection has one reader goroutine; a writer exists only while its queue is not
-// empty. The hub waits for all of them in [Hub.Close].
+// order: Hub.mu or peer.mu, then sender.mu; [Config].Awake may be asked under any of them. A connection has one reader
+// goroutine; a writer exists only while its queue is not empty. The hub waits for all of them in [Hub.Close]. Timers
+// only look at the books and enqueue; one that fires late finds its cause gone.
 //
 // # Not promised
 //
-// Frames are not kept for a peer that is away. Media of a peer ends with its connection; a new one negotiates anew.
+// Frames are not kept for a peer that is away. Media of a peer ends with its connection, and a new one negotiates anew:
+// a connection that took the old one's media over would have to fence its reader first, and the client would have to
+// prove that it kept its end.
 package signaling

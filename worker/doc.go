@@ -20,13 +20,15 @@
 //
 // In doubt the worker admits nobody to sessions that do not run here yet, keeps what runs and goes on asking. A session
 // that is placed elsewhere at once when its worker is lost (berth.LossReplace) is fenced at the end of the lease,
-// because two owners must not both act.
+// because two owners must not both act. What the worker gives up by itself, by the fence or after silence, it goes on
+// holding in its renewals until its clients had time to return: the database may not have placed it elsewhere, and
+// would end it as forgotten.
 //
 // # Pauses
 //
 // A process that was stopped finds all its deadlines overdue when it wakes, before it could ask anybody. [Awake]
-// notices: a hole of more than two seconds in a 250 ms ticker means that the process was paused, and every local
-// deadline counts from waking. The fence alone does not wait: whoever was paused past its lease has been replaced.
+// notices: a hole of more than two seconds in a 250 ms ticker means that the process was paused, and every deadline of the
+// lease and of signaling counts from waking. The fence alone does not wait: whoever was paused past its lease has been replaced.
 //
 // # Draining
 //
