@@ -41,11 +41,12 @@ func token(held berth.Held, session, peer string) string {
 // connected.
 type fakeDirectory struct {
 	mu        sync.Mutex
-	err       error  // of every call, when set
-	hang      bool   // ConnectPeer waits for its context
-	during    func() // called by ConnectPeer once the database has decided; may be nil
-	ends      int    // calls of EndSessions
-	gone      int    // calls of DisconnectPeer
+	err       error                // of every call, when set
+	hang      bool                 // ConnectPeer waits for its context
+	during    func()               // called by ConnectPeer once the database has decided; may be nil
+	delay     func() time.Duration // of ConnectPeer's answer; may be nil
+	ends      int                  // calls of EndSessions
+	gone      int                  // calls of DisconnectPeer
 	idle      time.Duration
 	ttl       time.Duration
 	policy    berth.OnWorkerLoss
@@ -107,6 +108,11 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 	if d.during != nil {
 		d.during()
 	}
+	if d.delay != nil {
+		if err := d.wait(ctx, d.delay()); err != nil {
+			return berth.Connected{}, err
+		}
+	}
 	now := time.Now().Add(17 * time.Hour) // the database's clock is its own
 	return berth.Connected{
 		Session: berth.Session{
@@ -115,6 +121,18 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 		},
 		At: now,
 	}, nil
+}
+
+// wait holds an answer back. It is called with mu held.
+func (d *fakeDirectory) wait(ctx context.Context, delay time.Duration) error {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("connect: %w: %w", berth.ErrUnavailable, ctx.Err())
+	}
 }
 
 func (d *fakeDirectory) DisconnectPeer(_ context.Context, gone berth.Disconnect) error {

@@ -27,8 +27,9 @@
 // # Pauses
 //
 // A process that was stopped finds all its deadlines overdue when it wakes, before it could ask anybody. [Awake]
-// notices: a hole of more than two seconds in a 250 ms ticker means that the process was paused, and every deadline of the
-// lease and of signaling counts from waking. The fence alone does not wait: whoever was paused past its lease has been replaced.
+// notices: a hole of more than two seconds in a 250 ms ticker means that the process was paused, and every deadline of
+// the lease and of signaling counts from waking. The fence alone does not wait: whoever was paused past its lease has
+// been replaced.
 //
 // # Draining
 //
