@@ -34,7 +34,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // openStore opens a store on db by its socket, unless config says otherwise.
-func openStore(t *testing.T, db *testkit.DB, config postgres.Config) *postgres.Store {
+func openStore(t testing.TB, db *testkit.DB, config postgres.Config) *postgres.Store {
 	t.Helper()
 	if config.URL == "" {
 		config.URL = db.SocketURL

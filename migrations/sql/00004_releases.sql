@@ -22,7 +22,9 @@ begin
         perform pg_advisory_xact_lock(1650815593, v_worker.num);
         -- Only now: whoever changes the capacity makes the slots under the same lock.
         select capacity into strict v_capacity from berth.workers where id = v_worker.id;
-        foreach v_session in array p_sessions loop
+        foreach v_session in array array(
+            select distinct session from berth.slots where worker_id = v_worker.id and session = any (p_sessions))
+        loop
             loop
                 select ordinal into v_hole from berth.slots
                  where session = v_session and worker_id = v_worker.id order by ordinal limit 1 for no key update;
