@@ -28,23 +28,28 @@ func (s *service) routes() chi.Router {
 }
 
 func (s *service) versionOne(r chi.Router, calls *wire.ServerInterfaceWrapper) {
-	tenant, operator := s.only(auth.RoleTenant), s.only(auth.RoleOperator)
-	either := s.only(auth.RoleTenant, auth.RoleOperator)
+	tenant, operator := s.guarded(auth.RoleTenant), s.guarded(auth.RoleOperator)
+	either := s.guarded(auth.RoleTenant, auth.RoleOperator)
 	r.Group(func(r chi.Router) {
-		r.Use(limitTime(s.cfg.RequestTimeout), s.wellFormedQuery)
-		r.With(tenant).Post("/v1/sessions", calls.CreateSession)
-		r.With(either).Get("/v1/sessions", calls.ListSessions)
-		r.With(either).Get("/v1/sessions/{id}", calls.GetSession)
-		r.With(either).Delete("/v1/sessions/{id}", calls.EndSession)
-		r.With(tenant).Post("/v1/sessions/{id}/peers", calls.AddPeer)
-		r.With(operator).Get("/v1/workers", calls.ListWorkers)
-		r.With(operator).Get("/v1/workers/{id}", calls.GetWorker)
-		r.With(operator).Post("/v1/workers/{id}/drain", calls.DrainWorker)
-		r.With(operator).Delete("/v1/workers/{id}/drain", calls.UndrainWorker)
+		r.Use(limitTime(s.cfg.RequestTimeout))
+		r.With(tenant...).Post("/v1/sessions", calls.CreateSession)
+		r.With(either...).Get("/v1/sessions", calls.ListSessions)
+		r.With(either...).Get("/v1/sessions/{id}", calls.GetSession)
+		r.With(either...).Delete("/v1/sessions/{id}", calls.EndSession)
+		r.With(tenant...).Post("/v1/sessions/{id}/peers", calls.AddPeer)
+		r.With(operator...).Get("/v1/workers", calls.ListWorkers)
+		r.With(operator...).Get("/v1/workers/{id}", calls.GetWorker)
+		r.With(operator...).Post("/v1/workers/{id}/drain", calls.DrainWorker)
+		r.With(operator...).Delete("/v1/workers/{id}/drain", calls.UndrainWorker)
 	})
 	// A rejoin checks its own credential, which may be a tenant's key or a rejoin token, and may be held.
 	r.With(s.crossOrigin, limitTime(s.cfg.RequestTimeout+s.cfg.RejoinHold)).Post("/v1/sessions/{id}/rejoin", calls.RejoinSession)
 	r.With(s.crossOrigin).Options("/v1/sessions/{id}/rejoin", calls.PreflightRejoin)
+}
+
+// guarded is what stands before a call: first the caller's key, then the form of the query.
+func (s *service) guarded(roles ...auth.Role) chi.Middlewares {
+	return chi.Middlewares{s.only(roles...), s.wellFormedQuery}
 }
 
 func (s *service) serviceRoutes(r chi.Router, calls *wire.ServerInterfaceWrapper) {

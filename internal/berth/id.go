@@ -14,8 +14,8 @@ const (
 )
 
 var (
-	idPattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
-	regionPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+	idPattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]*$`)
+	regionPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 )
 
 // idAlphabet leaves out the letters and digits that people confuse when they read an id aloud.
@@ -33,10 +33,10 @@ type Instance int32
 // ValidID reports whether s may name a tenant, session, peer or worker: an unreserved-character string
 // (RFC 3986 section 2.3) of 1 to 128 characters that begins with a letter or digit, so that it needs no escaping
 // in a path.
-func ValidID(s string) bool { return idPattern.MatchString(s) }
+func ValidID(s string) bool { return len(s) <= MaxIDLength && idPattern.MatchString(s) }
 
 // ValidRegion reports whether s may name a region: 1 to 32 lower-case letters, digits and hyphens.
-func ValidRegion(s string) bool { return regionPattern.MatchString(s) }
+func ValidRegion(s string) bool { return len(s) <= MaxRegionLength && regionPattern.MatchString(s) }
 
 // NewID returns a fresh random identifier such as "s-7f3kq9v2mw4x": prefix, a hyphen, and twelve characters that
 // hold 59 bits.
