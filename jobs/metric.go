@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +16,7 @@ type reaperMetrics struct {
 	overdue   prometheus.Counter
 }
 
-func newReaperMetrics(registry prometheus.Registerer) *reaperMetrics {
+func newReaperMetrics(registry prometheus.Registerer) (*reaperMetrics, error) {
 	m := &reaperMetrics{
 		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_reaper_ticks_total", Help: "Ticks by result: acted, elsewhere (another process has the lock), failed.",
@@ -37,8 +38,12 @@ func newReaperMetrics(registry prometheus.Registerer) *reaperMetrics {
 			Name: "berth_sessions_overdue_total", Help: "Sessions ended because a deadline passed.",
 		}),
 	}
-	registry.MustRegister(m.ticks, m.duration, m.workers, m.lost, m.displaced, m.overdue)
-	return m
+	for _, c := range []prometheus.Collector{m.ticks, m.duration, m.workers, m.lost, m.displaced, m.overdue} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register reaper metrics: %w", err)
+		}
+	}
+	return m, nil
 }
 
 func (m *reaperMetrics) observe(ran bool, err error, took time.Duration) {

@@ -77,18 +77,23 @@ type Reaper struct {
 	loop   sync.WaitGroup
 }
 
-// NewReaper makes a reaper. Zero numbers of detection are not defaulted: start from berth.DefaultDetection.
+// NewReaper makes a reaper and registers its metrics. Zero numbers of detection are not defaulted: start from
+// berth.DefaultDetection.
 func NewReaper(
 	store ReaperStore, prober Prober, detection berth.Detection, logger *slog.Logger, registry prometheus.Registerer,
-) *Reaper {
+) (*Reaper, error) {
+	metrics, err := newReaperMetrics(registry)
+	if err != nil {
+		return nil, err
+	}
 	return &Reaper{
 		store:     store,
 		prober:    prober,
 		detection: detection,
 		logger:    logger,
-		metrics:   newReaperMetrics(registry),
+		metrics:   metrics,
 		wake:      make(chan struct{}, 1),
-	}
+	}, nil
 }
 
 // Start lets Wake cause ticks, until Stop. Ticks end early when ctx does.

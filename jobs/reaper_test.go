@@ -22,7 +22,11 @@ var detection = berth.DefaultDetection()
 func newReaper(t *testing.T, store jobs.ReaperStore, prober jobs.Prober) (*jobs.Reaper, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	return jobs.NewReaper(store, prober, detection, testkit.Logger(t), registry), registry
+	reaper, err := jobs.NewReaper(store, prober, detection, testkit.Logger(t), registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reaper, registry
 }
 
 func tick(t *testing.T, r *jobs.Reaper) {

@@ -110,7 +110,10 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	if err != nil {
 		return err
 	}
-	reaper := jobs.NewReaper(p.jobs, jobs.NewHTTPProber(0), detection(settings), logger, registry)
+	reaper, err := jobs.NewReaper(p.jobs, jobs.NewHTTPProber(0), detection(settings), logger, registry)
+	if err != nil {
+		return err
+	}
 	if p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger,
 		jobs.Config{TickInterval: settings.Reaper.Tick}); err != nil {
 		return err
