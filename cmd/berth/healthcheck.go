@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -16,8 +17,8 @@ func healthcheckCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, args[0], nil)
-			if err != nil {
-				return usageError{fmt.Errorf("health URL is not valid: use http://host:port/livez")}
+			if err != nil || request.URL.Scheme != "http" && request.URL.Scheme != "https" || request.URL.Hostname() == "" {
+				return usageError{errors.New("health URL is not valid: use http://host:port/livez")}
 			}
 			client := &http.Client{Timeout: 2 * time.Second}
 			response, err := client.Do(request)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ func regionSetCommand() *cobra.Command {
 				if !berth.ValidRegion(id) {
 					return usageError{errors.New("region is not valid: " + regionHelp)}
 				}
+			}
+			if slices.Contains(spill, args[0]) {
+				return usageError{errors.New("--spill names the region itself: name others, which take over when it is full")}
 			}
 			return withStore(cmd, func(ctx context.Context, store *postgres.Store) error {
 				return store.SetRegion(ctx, berth.Region{ID: args[0], Spill: spill})

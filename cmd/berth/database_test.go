@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func withDatabase(t *testing.T) shell {
+	t.Helper()
+	return shell{"BERTH_DATABASE_URL=" + databases.Database(t).URL}
+}
+
+func TestMigrateGoesUpAndDownAndSaysWhere(t *testing.T) {
+	t.Parallel()
+	sh := shell{"BERTH_DATABASE_URL=" + databases.EmptyDatabase(t).URL, "BERTH_LOG_LEVEL=warn"}
+	for _, row := range table(t, sh.prints(t, "migrate", "status")) {
+		if row["APPLIED"] != "false" {
+			t.Errorf("in an empty database: %v", row)
+		}
+	}
+	sh.prints(t, "migrate", "up")
+	sh.prints(t, "migrate", "up") // nothing is missing
+	steps := table(t, sh.prints(t, "migrate", "status"))
+	for _, row := range steps {
+		if row["APPLIED"] != "true" {
+			t.Errorf("after up: %v", row)
+		}
+	}
+	sh.prints(t, "tenant", "list")
+	sh.prints(t, "migrate", "down")
+	after := table(t, sh.prints(t, "migrate", "status"))
+	if last := len(after) - 1; last != len(steps)-1 || after[last]["APPLIED"] != "false" || after[last-1]["APPLIED"] != "true" {
+		t.Errorf("after down: %v", after)
+	}
+	sh.prints(t, "migrate", "up")
+}
+
+func TestToolsSayWhichDatabaseTheyMiss(t *testing.T) {
+	t.Parallel()
+	commands := [][]string{{"tenant", "list"}, {"key", "list"}, {"region", "list"}}
+	for _, args := range commands {
+		shell{}.refuses(t, 2, "BERTH_DATABASE_URL", args...)
+		shell{"BERTH_DATABASE_URL="}.refuses(t, 2, "BERTH_DATABASE_URL", args...)
+		shell{"BERTH_DATABASE_URL=nonsense"}.refuses(t, 2, "BERTH_DATABASE_URL", args...)
+	}
+	shell{}.refuses(t, 2, "BERTH_DATABASE_URL", "migrate", "up")
+	away := shell{"BERTH_DATABASE_URL=postgres://someone:hidden-word@127.0.0.1:1/berth?sslmode=disable"}
+	for _, args := range append(commands, []string{"migrate", "status"}) {
+		r := away.berth(t, args...)
+		if r.code != 1 || r.stderr == "" || strings.Contains(r.stderr, "hidden-word") {
+			t.Errorf("berth %v without a server: exit code %d: %s", args, r.code, r.stderr)
+		}
+	}
+}
+
+func TestTenantSetChangesWhatItIsTold(t *testing.T) {
+	t.Parallel()
+	sh := withDatabase(t)
+	sh.prints(t, "region", "set", "eu-west")
+	sh.prints(t, "tenant", "set", "acme", "--max-concurrent-sessions", "5", "--default-region", "eu-west")
+	sh.prints(t, "tenant", "set", "acme", "--max-concurrent-sessions", "7")
+	sh.prints(t, "tenant", "set", "zeta")
+	rows := table(t, sh.prints(t, "tenant", "list"))
+	if len(rows) != 2 || rows[0]["ID"] != "acme" || rows[0]["MAX"] != "7" || rows[0]["LIVE"] != "0" || rows[0]["DEFAULT REGION"] != "eu-west" {
+		t.Errorf("tenants: %v", rows)
+	}
+	if rows[1]["MAX"] != "none" || rows[1]["DEFAULT REGION"] != "-" {
+		t.Errorf("a tenant without settings: %v", rows[1])
+	}
+	sh.prints(t, "tenant", "set", "acme", "--max-concurrent-sessions", "none", "--default-region", "")
+	var tenants []map[string]any
+	if err := json.Unmarshal([]byte(sh.prints(t, "tenant", "list", "--output", "json")), &tenants); err != nil || len(tenants) != 2 {
+		t.Fatalf("%v: %v", err, tenants)
+	}
+	if acme := tenants[0]; acme["max_concurrent_sessions"] != nil || acme["default_region"] != nil || acme["live_sessions"] != 0.0 {
+		t.Errorf("after its settings were taken back: %v", acme)
+	}
+
+	sh.refuses(t, 2, "tenant id is not valid", "tenant", "set", "no/slash")
+	sh.refuses(t, 2, "tenant id is not valid", "tenant", "set", "")
+	for _, quota := range []string{"-1", "many", "2147483648", "1.5", ""} {
+		sh.refuses(t, 2, "--max-concurrent-sessions", "tenant", "set", "acme", "--max-concurrent-sessions="+quota)
+	}
+	sh.refuses(t, 1, "default_region", "tenant", "set", "acme", "--default-region", "nowhere")
+	sh.refuses(t, 2, "--output must be table or json", "tenant", "list", "-o", "yaml")
+	sh.refuses(t, 2, "arg(s)", "tenant", "set")
+	sh.refuses(t, 2, "unknown command", "tenant", "remove", "acme")
+	if rows := table(t, sh.prints(t, "tenant", "list")); len(rows) != 2 || rows[0]["MAX"] != "none" {
+		t.Errorf("refused commands changed %v", rows)
+	}
+}
+
+func TestRegionSetNeedsRegionsThatExist(t *testing.T) {
+	t.Parallel()
+	sh := withDatabase(t)
+	sh.prints(t, "region", "set", "eu-west")
+	sh.prints(t, "region", "set", "us-east")
+	sh.prints(t, "region", "set", "eu-north", "--spill", "eu-west,us-east")
+	rows := table(t, sh.prints(t, "region", "list"))
+	if len(rows) != 3 || rows[0]["ID"] != "eu-north" || rows[0]["SPILLS TO"] != "eu-west, us-east" || rows[1]["SPILLS TO"] != "-" {
+		t.Errorf("regions: %v", rows)
+	}
+	sh.refuses(t, 1, "spill", "region", "set", "eu-north", "--spill", "nowhere")
+	for _, id := range []string{"EU", "", "a b", strings.Repeat("a", 33)} {
+		sh.refuses(t, 2, "region is not valid", "region", "set", id)
+	}
+	sh.refuses(t, 2, "--spill", "region", "set", "eu-west", "--spill", "us-east,eu-west")
+}
+
+func TestKeysAreShownOnceAndTwoWork(t *testing.T) {
+	t.Parallel()
+	sh := withDatabase(t)
+	sh.prints(t, "tenant", "set", "acme")
+	create := []string{"key", "create", "--role", "tenant", "--tenant", "acme"}
+	form := regexp.MustCompile(`^berth_(tenant|operator)_([a-z0-9]+)_([A-Z0-9]+)\n$`)
+	first := form.FindStringSubmatch(sh.prints(t, create...))
+	operator := form.FindStringSubmatch(sh.prints(t, "key", "create", "--role", "operator"))
+	if first == nil || operator == nil || first[1] != "tenant" || operator[1] != "operator" {
+		t.Fatalf("keys: %q and %q", first, operator)
+	}
+	sh.prints(t, create...)
+	sh.refuses(t, 1, "two", create...)
+
+	for _, output := range []string{"table", "json"} {
+		list := sh.prints(t, "key", "list", "--output", output)
+		if !strings.Contains(list, first[2]) || strings.Contains(list, first[3]) || strings.Contains(list, "hash") {
+			t.Errorf("list as %s: %s", output, list)
+		}
+	}
+	if rows := table(t, sh.prints(t, "key", "list", "--tenant", "acme")); len(rows) != 2 || rows[0]["TENANT"] != "acme" {
+		t.Errorf("keys of one tenant: %v", rows)
+	}
+
+	sh.prints(t, "key", "revoke", first[2])
+	sh.prints(t, create...)
+	revoked := 0
+	for _, row := range table(t, sh.prints(t, "key", "list")) {
+		if row["REVOKED"] != "-" {
+			revoked++
+		}
+	}
+	if revoked != 1 {
+		t.Errorf("%d keys are revoked", revoked)
+	}
+
+	sh.refuses(t, 1, "not_found", "key", "revoke", "unknown")
+	sh.refuses(t, 1, "tenant", "key", "create", "--role", "tenant", "--tenant", "nobody")
+	sh.refuses(t, 2, "--role must be tenant or operator", "key", "create")
+	sh.refuses(t, 2, "--role must be tenant or operator", "key", "create", "--role", "root")
+	sh.refuses(t, 2, "--tenant is needed", "key", "create", "--role", "tenant")
+	sh.refuses(t, 2, "--tenant is needed", "key", "create", "--role", "operator", "--tenant", "acme")
+}
