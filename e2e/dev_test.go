@@ -175,7 +175,7 @@ func TestDevForPeople(t *testing.T) {
 	var line []string
 	eventually(t, func() error {
 		if p.ended() {
-			return stopPolling{fmt.Errorf("ended: %s", p.errors())}
+			return finalError{fmt.Errorf("ended: %s", p.errors())}
 		}
 		if line = curl.FindStringSubmatch(p.output()); line == nil {
 			return fmt.Errorf("no curl line in %q", p.output())

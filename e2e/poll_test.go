@@ -10,10 +10,10 @@ import (
 // interval is how often what another process does is looked at.
 const interval = 20 * time.Millisecond
 
-// stopPolling is an error that more looks would not change.
-type stopPolling struct{ error }
+// finalError is an error that more looks would not change.
+type finalError struct{ error }
 
-func (s stopPolling) Unwrap() error { return s.error }
+func (e finalError) Unwrap() error { return e.error }
 
 // poll looks until check returns nil or limit is over, and returns its last error. Where there is a test, eventually says
 // it better.
@@ -24,7 +24,7 @@ func poll(limit time.Duration, check func() error) error {
 	defer ticker.Stop()
 	for {
 		err := check()
-		if err == nil || errors.As(err, new(stopPolling)) {
+		if err == nil || errors.As(err, new(finalError)) {
 			return err
 		}
 		select {

@@ -156,15 +156,28 @@ func (q *quarter) awaitReady(t testing.TB, w *workerProcess, newerThan berth.Ins
 	t.Helper()
 	eventually(t, func() error {
 		if w.ended() {
-			return stopPolling{fmt.Errorf("worker %s ended: %w: %s", w.id, w.err, w.errors())}
+			return finalError{fmt.Errorf("worker %s ended: %w: %s", w.id, w.err, w.errors())}
 		}
 		row, err := q.store.Worker(t.Context(), w.id)
-		if err != nil || row.State != berth.WorkerReady || row.Instance <= newerThan {
-			return fmt.Errorf("worker %s is not ready: %+v, %v", w.id, row, err)
+		if err != nil {
+			return fmt.Errorf("worker %s has not registered: %w", w.id, err)
+		}
+		if row.State != berth.WorkerReady || row.Instance <= newerThan {
+			return fmt.Errorf("worker %s is not ready: %+v", w.id, row)
 		}
 		w.instance = row.Instance
 		return nil
 	})
+}
+
+// worker reads a worker that has registered.
+func (q *quarter) worker(t testing.TB, id string) berth.Worker {
+	t.Helper()
+	row, err := q.store.Worker(t.Context(), id)
+	if err != nil {
+		t.Fatalf("read worker %s: %v", id, err)
+	}
+	return row
 }
 
 // kill ends the worker as a crash would, and returns when the kernel has.

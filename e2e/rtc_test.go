@@ -107,7 +107,7 @@ func (p *rtcPeer) flows(t testing.TB) {
 	audio, video := p.audio.Load()+someFrames, p.video.Load()+someFrames
 	eventually(t, func() error {
 		if err := p.conn.Err(); err != nil {
-			return stopPolling{err}
+			return finalError{err}
 		}
 		if a, v := p.audio.Load(), p.video.Load(); a < audio || v < video {
 			return fmt.Errorf("%d of %d audio and %d of %d video packets, %v", a, audio, v, video, p.conn.State())
@@ -121,10 +121,10 @@ func (p *rtcPeer) movedBeyond(t testing.TB, generation int64) sdk.Placement {
 	t.Helper()
 	eventually(t, func() error {
 		if err := p.conn.Err(); err != nil {
-			return stopPolling{err}
+			return finalError{err}
 		}
 		if s := p.conn.Stats(); s.State != sdk.StateConnected || s.Generation <= generation {
-			return fmt.Errorf("%s at generation %d, not beyond %d: %v", s.State, s.Generation, generation, s.LastLoss)
+			return fmt.Errorf("%s at generation %d, not beyond %d; last loss: %s", s.State, s.Generation, generation, fmt.Sprint(s.LastLoss))
 		}
 		return nil
 	})

@@ -65,7 +65,7 @@ func (p *process) awaitURL() (url string, err error) {
 			url = found[1]
 			return nil
 		case p.ended():
-			return stopPolling{fmt.Errorf("%s ended: %w: %s", p.name, p.err, p.errors())}
+			return finalError{fmt.Errorf("%s ended: %w: %s", p.name, p.err, p.errors())}
 		default:
 			return fmt.Errorf("%s is not ready: %s", p.name, p.errors())
 		}

@@ -95,7 +95,7 @@ func (p *process) awaitReport() (report, error) {
 	var r report
 	err := poll(patience, func() error {
 		if p.ended() {
-			return stopPolling{fmt.Errorf("%s ended: %w: %s", p.name, p.err, p.errors())}
+			return finalError{fmt.Errorf("%s ended: %w: %s", p.name, p.err, p.errors())}
 		}
 		line, _, complete := strings.Cut(p.output(), "\n")
 		if !complete {

@@ -166,7 +166,7 @@ func TestScenario_V08_SlowSenderIsCut(t *testing.T) {
 		t.Fatalf("after %v: %v", time.Since(began), err)
 	}
 	defer func() { _ = response.Body.Close() }() // the connection is closed anyway
-	if took := time.Since(began); response.StatusCode != 400 || !response.Close || took > patience/2 {
+	if took := time.Since(began); response.StatusCode != http.StatusBadRequest || !response.Close || took > patience/2 {
 		t.Errorf("status %d, connection closed: %v, after %v", response.StatusCode, response.Close, took)
 	}
 	q.nothingStored(t)

@@ -51,8 +51,8 @@ func TestScenario_C13_OldProcessWithTheSameIdIsRefused(t *testing.T) {
 		t.Errorf("the session of the new instance moved %d times", moves)
 	}
 	q.checkOwner(t, placed.ID, id, placed.Generation)
-	if row, err := q.store.Worker(t.Context(), id); err != nil || row.Instance != second.instance || row.State != "ready" {
-		t.Errorf("worker row: %+v, %v", row, err)
+	if row := q.worker(t, id); row.Instance != second.instance || row.State != "ready" {
+		t.Errorf("worker row: %+v", row)
 	}
 }
 
@@ -75,9 +75,8 @@ func TestAPausedWorkerLosesNothing(t *testing.T) {
 	owner.signal(syscall.SIGSTOP)
 	paused := time.Now()
 	eventually(t, func() error {
-		row, err := q.store.Worker(t.Context(), owner.id)
-		if err != nil || row.CordonedReason == "" {
-			return fmt.Errorf("the paused worker is not cordoned: %+v, %v", row, err)
+		if row := q.worker(t, owner.id); row.CordonedReason == "" {
+			return fmt.Errorf("the paused worker is not cordoned: %+v", row)
 		}
 		return nil
 	})
@@ -97,9 +96,8 @@ func TestAPausedWorkerLosesNothing(t *testing.T) {
 		t.Errorf("socket %s became %s", socket, after)
 	}
 	eventually(t, func() error {
-		row, err := q.store.Worker(t.Context(), owner.id)
-		if err != nil || row.CordonedReason != "" || row.State != "ready" {
-			return fmt.Errorf("after waking the worker is %+v, %v", row, err)
+		if row := q.worker(t, owner.id); row.CordonedReason != "" || row.State != "ready" {
+			return fmt.Errorf("after waking the worker is %+v", row)
 		}
 		return nil
 	})
