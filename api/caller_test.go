@@ -52,7 +52,7 @@ func TestEachCallHasItsRoles(t *testing.T) {
 func TestKeyIsCheckedBeforeAnythingElse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	for _, path := range []string{"/v1/sessions/a%2Fb", "/v1/sessions?limit=x", "/v1/workers?cursor=!"} {
+	for _, path := range []string{"/v1/sessions/a%2Fb", "/v1/sessions?limit=x", "/v1/sessions?worker=%zz", "/v1/workers?cursor=!"} {
 		if a := r.call("GET", path, "", ""); a.status != 401 {
 			t.Errorf("GET %s: %d", path, a.status)
 		}
