@@ -140,7 +140,11 @@ func (p *Peer) offer(ctx context.Context, sdp string, answer func(string, error)
 
 // parse reads a description in the caller's goroutine, so that no other peer waits for a large one.
 func (p *Peer) parse(sdp string) (desc *description, err error) {
-	err = ErrPanic // stands if it panics
+	defer func() {
+		if desc == nil && err == nil {
+			err = ErrPanic
+		}
+	}()
 	defer p.recoverPanic("description")
 	return parseDescription(sdp)
 }
