@@ -76,6 +76,19 @@ func (m *member) environment(inherited []string, databaseURL, level string) []st
 	)
 }
 
+func (m *member) kill() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := os.ErrProcessDone
+	if m.process != nil {
+		err = m.process.Kill()
+	}
+	if errors.Is(err, os.ErrProcessDone) {
+		return berth.Refuse(berth.CodeConflict, "The worker is down already. It comes back by itself.")
+	}
+	return err
+}
+
 // fleet runs worker processes as children, which die with this process, and brings back those that are killed.
 type fleet struct {
 	members  []*member
@@ -93,7 +106,7 @@ func startFleet(ctx context.Context, n int, databaseURL string, level slog.Level
 	for i := range n {
 		m := &member{id: "w" + strconv.Itoa(i+1)}
 		for _, port := range []*int{&m.signaling, &m.control, &m.media} {
-			free, err := freePort(taken)
+			free, err := freePort(ctx, taken)
 			if err != nil {
 				return nil, err
 			}
@@ -109,10 +122,10 @@ func startFleet(ctx context.Context, n int, databaseURL string, level slog.Level
 }
 
 // freePort finds a port that nobody listens on, by TCP or UDP.
-func freePort(taken map[int]bool) (int, error) {
+func freePort(ctx context.Context, taken map[int]bool) (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort)
-		if taken[port] || !listenable(port) {
+		if taken[port] || !listenable(ctx, port) {
 			continue
 		}
 		taken[port] = true
@@ -121,13 +134,14 @@ func freePort(taken map[int]bool) (int, error) {
 	return 0, errors.New("no free port for workers between 20000 and 32000 on 127.0.0.1")
 }
 
-func listenable(port int) bool {
+func listenable(ctx context.Context, port int) bool {
+	var config net.ListenConfig
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	tcp, err := net.Listen("tcp", address)
+	tcp, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}
-	udp, err := net.ListenPacket("udp", address)
+	udp, err := config.ListenPacket(ctx, "udp", address)
 	if err == nil {
 		err = udp.Close()
 	}
@@ -183,12 +197,7 @@ func (f *fleet) Kill(_ context.Context, workerID string) error {
 		if m.id != workerID {
 			continue
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.process == nil {
-			return berth.Refuse(berth.CodeConflict, "The worker is down already. It comes back by itself.")
-		}
-		return m.process.Kill()
+		return m.kill()
 	}
 	return berth.Refuse(berth.CodeNotFound, "There is no worker with this id here.")
 }

@@ -6,8 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/config"
 )
+
+func TestWorkerThatIsDownCannotBeKilled(t *testing.T) {
+	t.Parallel()
+	f := &fleet{members: []*member{{id: "w1"}}}
+	for id, want := range map[string]berth.Code{"w1": berth.CodeConflict, "w2": berth.CodeNotFound} {
+		if code := berth.RefusalCode(f.Kill(t.Context(), id)); code != want {
+			t.Errorf("%s: %q, want %q", id, code, want)
+		}
+	}
+}
 
 func TestWorkersOfDevDoNotInheritSettings(t *testing.T) {
 	t.Parallel()
