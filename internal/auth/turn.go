@@ -29,8 +29,7 @@ type ICEServer struct {
 func (s ICEServer) LogValue() slog.Value { return slog.StringValue(strings.Join(s.URLs, " ")) }
 
 // ICEServers returns one entry for the STUN servers and one, with a credential for user, for the TURN
-// servers. TURN servers are left out without a secret. user must be an id: it may hold no ":", and no ","
-// or ";", which WHIP clients split at.
+// servers. TURN servers are left out without a secret. user must be an id: it may hold no ":".
 func (t TURN) ICEServers(user string, now time.Time) []ICEServer {
 	servers := []ICEServer{} // an empty list in JSON, not null
 	stun, turn := splitURLs(t.URLs)
