@@ -25,8 +25,6 @@ const (
 	// jobsPool is the connections that background jobs have to themselves, so that neither they nor requests can
 	// starve the other.
 	jobsPool = 8
-	// startRetry is how long a process waits for a database that is away when it starts.
-	startRetry = time.Second
 	// stopSlack is what an orderly stop takes beside BERTH_SHUTDOWN_TIMEOUT: api.Config.ShutdownDelay before it, and
 	// jobs that end after it.
 	stopSlack = 10 * time.Second
@@ -94,7 +92,10 @@ func storeConfig(settings config.API, name string, pool int) postgres.Config {
 }
 
 func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.Demo, logger *slog.Logger) error {
-	secrets, err := rejoinSecrets(ctx, p.store, logger)
+	if err := awaitSchema(ctx, settings.Database.URL.Reveal(), logger); err != nil {
+		return err
+	}
+	secrets, err := rejoinSecrets(ctx, p.store)
 	if err != nil {
 		return err
 	}
@@ -143,24 +144,12 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	return p.server.Start(background)
 }
 
-// rejoinSecrets reads the secrets of rejoin tokens, and makes the keys of a database that has none yet. It waits for a
-// database that is away.
-func rejoinSecrets(ctx context.Context, store *postgres.Store, logger *slog.Logger) ([][]byte, error) {
-	for {
-		err := store.RotateKeys(ctx)
-		if err == nil {
-			return store.RejoinSecrets(ctx)
-		}
-		if !errors.Is(err, berth.ErrUnavailable) {
-			return nil, fmt.Errorf("read keys (is the schema there? run `berth migrate up`): %w", err)
-		}
-		logger.WarnContext(ctx, "waiting for the database", "err", err)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(startRetry):
-		}
+// rejoinSecrets reads the secrets of rejoin tokens, and makes the keys of a database that has none yet.
+func rejoinSecrets(ctx context.Context, store *postgres.Store) ([][]byte, error) {
+	if err := store.RotateKeys(ctx); err != nil {
+		return nil, fmt.Errorf("make keys: %w", err)
 	}
+	return store.RejoinSecrets(ctx)
 }
 
 func detection(settings config.API) berth.Detection {

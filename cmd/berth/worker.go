@@ -81,6 +81,9 @@ func (p *workerProcess) start(ctx, background context.Context, settings config.W
 	if p.store, err = postgres.Open(ctx, workerStoreConfig(settings)); err != nil {
 		return err
 	}
+	if err := awaitSchema(ctx, settings.Database.URL.Reveal(), logger); err != nil {
+		return err
+	}
 	registry, err := telemetry.NewRegistry(version)
 	if err != nil {
 		return err
