@@ -12,10 +12,13 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Arguments for `berth dev`, for example: make demo DEV_FLAGS="--workers 5"
 DEV_FLAGS ?=
 
-.PHONY: help deps demo build test test/fast test/compose lint vuln generate verify bench tidy
+# Kills that make bench/failover-browser measures.
+KILLS ?= 5
+
+.PHONY: help deps demo build test test/fast test/compose lint vuln generate verify bench bench/failover-browser tidy
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z\/]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 deps: ## install what is missing: PostgreSQL server binaries, Chromium, gcc (apt, or a hint)
 	@scripts/deps.sh
@@ -47,9 +50,13 @@ generate: ## regenerate everything that is generated, in place
 verify: ## fail when generated files, go.mod or the module cache are not what the sources say
 	@scripts/verify.sh
 
-bench: ## run every Go benchmark once, so that none can rot
+bench: deps ## run every Go benchmark once, so that none can rot
 	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | sed 's#/[^/]*$$##' | sort -u || true); \
 	if [ -z "$$packages" ]; then echo "no package has benchmarks"; else go test -run '^$$' -bench . -benchtime 1x $$packages; fi
+
+bench/failover-browser: deps build ## kill a browser's worker KILLS times (5), release binary; writes bench/results/browser-failover.json
+	BERTH_E2E_BINARY=$(CURDIR)/bin/berth go test -run '^$$' -bench BrowserFailover -benchtime $(KILLS)x -timeout 30m ./e2e \
+		-out $(CURDIR)/bench/results/browser-failover.json
 
 tidy: ## tidy go.mod, go.sum and the tools' own, and format the code
 	go mod tidy

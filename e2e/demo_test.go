@@ -54,6 +54,13 @@ func (d *demo) flows(t testing.TB, beyond int64) journey {
 	return d.read(t)
 }
 
+// end leaves the session by the page's button.
+func (d *demo) end(t testing.TB) {
+	t.Helper()
+	chromium.Do(t, d.tab, chromedp.Click(chromedp.CSS(`#end`)))
+	chromium.Until(t, d.tab, patience, `berthDemo.state === 'ended' && berthDemo.ended === 'left'`)
+}
+
 // backAfter is how long after a moment the first frame from the current owner was decoded, by the page's clock. Both clocks
 // are this machine's; the page looks five times a second.
 func (d *demo) backAfter(t testing.TB, moment time.Time) time.Duration {
@@ -103,7 +110,7 @@ func TestBrowserSessionGoesOnAtAnotherWorkerAfterAKill(t *testing.T) {
 	}
 	page.checkOwner(t, third)
 
-	chromium.Do(t, page.tab, chromedp.Click(chromedp.CSS(`#end`)))
+	page.end(t)
 	eventually(t, func() error {
 		if row := s.owner(t, first.SessionID); row.state != "ended" {
 			return fmt.Errorf("after bye the session is %v", row)
@@ -128,8 +135,7 @@ func TestKilledWorkerOfDevComesBackAsItself(t *testing.T) {
 	for _, query := range []string{"handler=play", "source=canvas&handler=echo"} {
 		page := openDemo(t, s, query)
 		page.checkOwner(t, page.flows(t, 0))
-		chromium.Do(t, page.tab, chromedp.Click(chromedp.CSS(`#end`)))
-		chromium.Until(t, page.tab, patience, `berthDemo.state === 'ended' && berthDemo.ended === 'left'`)
+		page.end(t)
 	}
 
 	s.awaitState(t, "w1", "ready")
