@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // reply is an answer that was read whole.
@@ -17,11 +16,13 @@ type reply struct {
 	status int
 	header http.Header
 	body   string
+	closed bool // the connection, by the server
 }
 
 // problem is the body of a refusal.
 type problem struct {
 	Code      string `json:"code"`
+	Retryable bool   `json:"retryable"`
 	RequestID string `json:"request_id"`
 	Errors    []struct {
 		Field  string `json:"field"`
@@ -80,7 +81,7 @@ func exchange(request *http.Request) (reply, error) {
 	}
 	defer func() { _ = response.Body.Close() }() // it was read
 	body, err := io.ReadAll(response.Body)
-	return reply{response.StatusCode, response.Header, string(body)}, err
+	return reply{response.StatusCode, response.Header, string(body), response.Close}, err
 }
 
 // insides is what no answer may contain: text of SQL, Go and of decoders.
@@ -125,6 +126,6 @@ func (r reply) code(t testing.TB) string {
 func detached(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-	time.AfterFunc(patience, cancel)
+	t.Cleanup(cancel)
 	return ctx
 }

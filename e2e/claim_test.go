@@ -3,10 +3,13 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	sdk "github.com/berthdev/berth/sdk/go"
 )
 
 // storm makes n requests at once, spread over three API processes, and returns the answers in order.
@@ -165,6 +168,33 @@ func TestScenario_C05_QuotaHoldsAgainstParallelStarts(t *testing.T) {
 			t.Errorf("round %d: %d sessions live", round, live)
 		}
 	}
+}
+
+// TestQuotaRefusalSaysWhetherWaitingHelps: a session that nobody connected to ends by itself, one with a peer does not.
+func TestQuotaRefusalSaysWhetherWaitingHelps(t *testing.T) {
+	t.Parallel()
+	limit := 1
+	q := newQuarter(t, run.stack.get(t), &limit)
+	q.startWorker(t, q.name("w"), 4)
+	client := q.client(t)
+	placed, err := client.CreateSession(t.Context(), sdk.CreateSession{ID: q.name("s"), Handler: "play"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(retryable bool) {
+		t.Helper()
+		r := q.call(t, "POST", "/v1/sessions", `{}`)
+		wait, err := strconv.Atoi(r.header.Get("Retry-After"))
+		if r.status != 429 || r.code(t) != "concurrent_sessions" || parse[problem](t, r).Retryable != retryable {
+			t.Errorf("%d %s, want retryable %v", r.status, r.body, retryable)
+		}
+		if said := err == nil && wait >= 1 && wait <= 60; said != retryable {
+			t.Errorf("Retry-After %q, want retryable %v", r.header.Get("Retry-After"), retryable)
+		}
+	}
+	refused(true)
+	connect(t, client, placed, "play").flows(t)
+	refused(false)
 }
 
 // live counts the tenant's live sessions, by rows.

@@ -26,6 +26,11 @@ func (s *sharedStack) get(t testing.TB) *stack {
 	if s.err != nil {
 		t.Fatalf("start the shared stack: %v", s.err)
 	}
+	t.Cleanup(func() {
+		for _, p := range append([]*process{s.stack.process}, s.extra...) {
+			p.showAfterFailure(t)
+		}
+	})
 	s.stack.checkAtEnd(t)
 	return s.stack
 }

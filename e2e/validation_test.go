@@ -122,8 +122,8 @@ func TestScenario_V08_TooLargeBodyIs413(t *testing.T) {
 	} {
 		request := newRequest(t, "POST", q.APIURL+"/v1/sessions", q.key, strings.NewReader(large))
 		prepare(request)
-		if r := send(t, request); r.status != http.StatusRequestEntityTooLarge || r.code(t) != "too_large" {
-			t.Errorf("%s: %d %s", name, r.status, r.body)
+		if r := send(t, request); r.status != http.StatusRequestEntityTooLarge || r.code(t) != "too_large" || !r.closed {
+			t.Errorf("%s: %d, connection closed: %v: %s", name, r.status, r.closed, r.body)
 		}
 	}
 	q.nothingStored(t)
