@@ -171,17 +171,17 @@ func (s *store) assign(x *stored) error {
 	return nil
 }
 
-func (s *store) Session(ctx context.Context, tenantID, id string) (berth.Session, []berth.Peer, time.Time, error) {
+func (s *store) Session(ctx context.Context, tenantID, id string) (berth.Session, []berth.Peer, error) {
 	if err := s.enter(ctx); err != nil {
-		return berth.Session{}, nil, time.Time{}, err
+		return berth.Session{}, nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x, err := s.newest(tenantID, id)
 	if err != nil {
-		return berth.Session{}, nil, time.Time{}, err
+		return berth.Session{}, nil, err
 	}
-	return x.Session, slices.Clone(x.peers), s.now, nil
+	return x.Session, slices.Clone(x.peers), nil
 }
 
 func (s *store) SessionByKey(ctx context.Context, key berth.SessionKey) (berth.Session, error) {

@@ -63,7 +63,7 @@ func (s *service) rejoinerByKey(ctx context.Context, key, id string) (berth.Rejo
 	if err != nil {
 		return berth.Rejoin{}, err
 	}
-	session, peers, _, err := s.deps.Sessions.Session(ctx, caller.TenantID, id)
+	session, peers, err := s.deps.Sessions.Session(ctx, caller.TenantID, id)
 	if err != nil {
 		return berth.Rejoin{}, err
 	}

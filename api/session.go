@@ -108,7 +108,7 @@ func (s *service) getSession(ctx context.Context, id string, tenant *string) (wi
 	if err != nil {
 		return wire.Session{}, err
 	}
-	session, peers, _, err := s.deps.Sessions.Session(ctx, tenantID, id)
+	session, peers, err := s.deps.Sessions.Session(ctx, tenantID, id)
 	if err != nil {
 		return wire.Session{}, err
 	}

@@ -12,7 +12,7 @@ import (
 type Sessions interface {
 	// Session returns the newest session of that id, live or ended within 24 hours, its peers in the order in which
 	// they were added, and the database's clock.
-	Session(ctx context.Context, tenantID, id string) (berth.Session, []berth.Peer, time.Time, error)
+	Session(ctx context.Context, tenantID, id string) (berth.Session, []berth.Peer, error)
 	// SessionByKey returns one session row.
 	SessionByKey(ctx context.Context, key berth.SessionKey) (berth.Session, error)
 	// ListSessions returns at most filter.Limit sessions, newest first.

@@ -1,4 +1,5 @@
-// Package jobs is what runs in the background of API processes: the reaper, retention and the rotation of keys.
+// Package jobs is what runs in the background of API processes: the reaper, retention, the rotation of keys and an
+// audit of the invariants.
 //
 // # Model
 //

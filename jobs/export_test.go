@@ -1,6 +1,20 @@
 package jobs
 
-import "context"
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Retain is one run of the retention job.
 func Retain(ctx context.Context, store RetentionStore) error { return retain(ctx, store) }
+
+// Audit is one run of the audit job.
+func Audit(ctx context.Context, store AuditStore, logger *slog.Logger, registry prometheus.Registerer) error {
+	auditor, err := newAuditor(store, logger, registry)
+	if err != nil {
+		return err
+	}
+	return auditor.audit(ctx)
+}

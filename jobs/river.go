@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 )
@@ -50,25 +51,30 @@ type rotationArgs struct{}
 // Kind names the job in River's table.
 func (rotationArgs) Kind() string { return "key_rotation" }
 
+type auditArgs struct{}
+
+// Kind names the job in River's table.
+func (auditArgs) Kind() string { return "audit" }
+
+// Store is the database as the jobs beside the reaper need it.
+type Store interface {
+	RetentionStore
+	AuditStore
+}
+
 // NewRunner makes a runner over pool, which must reach Postgres with the schema of package migrations.
 func NewRunner(
-	pool *pgxpool.Pool, reaper *Reaper, store RetentionStore, logger *slog.Logger, config Config,
+	pool *pgxpool.Pool, reaper *Reaper, store Store, logger *slog.Logger, registry prometheus.Registerer, config Config,
 ) (*Runner, error) {
-	workers := river.NewWorkers()
-	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[tickArgs]) error {
-		return reaper.Tick(ctx)
-	}))
-	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[retentionArgs]) error {
-		return retain(ctx, store)
-	}))
-	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[rotationArgs]) error {
-		return store.RotateKeys(ctx)
-	}))
+	auditor, err := newAuditor(store, logger, registry)
+	if err != nil {
+		return nil, err
+	}
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Schema:                      cmp.Or(config.Schema, "river"),
 		Logger:                      slog.New(warningsOnly{logger.Handler()}),
 		Queues:                      map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: jobWorkers}},
-		Workers:                     workers,
+		Workers:                     riverWorkers(reaper, store, auditor),
 		PeriodicJobs:                periodicJobs(cmp.Or(config.TickInterval, time.Second)),
 		JobTimeout:                  jobTimeout,
 		RescueStuckJobsAfter:        2 * jobTimeout,
@@ -83,6 +89,24 @@ func NewRunner(
 	return &Runner{client: client, reaper: reaper}, nil
 }
 
+// riverWorkers says what each kind of job does.
+func riverWorkers(reaper *Reaper, store RetentionStore, auditor *auditor) *river.Workers {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[tickArgs]) error {
+		return reaper.Tick(ctx)
+	}))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[retentionArgs]) error {
+		return retain(ctx, store)
+	}))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[rotationArgs]) error {
+		return store.RotateKeys(ctx)
+	}))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[auditArgs]) error {
+		return auditor.audit(ctx)
+	}))
+	return workers
+}
+
 // periodicJobs are not unique: a tick rests its exclusion on the advisory lock, and a job that was killed while
 // running would block its successors.
 func periodicJobs(tick time.Duration) []*river.PeriodicJob {
@@ -95,6 +119,8 @@ func periodicJobs(tick time.Duration) []*river.PeriodicJob {
 			func() (river.JobArgs, *river.InsertOpts) { return retentionArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Hour),
 			func() (river.JobArgs, *river.InsertOpts) { return rotationArgs{}, once }, nil),
+		river.NewPeriodicJob(river.PeriodicInterval(time.Minute),
+			func() (river.JobArgs, *river.InsertOpts) { return auditArgs{}, once }, &river.PeriodicJobOpts{RunOnStart: true}),
 	}
 }
 

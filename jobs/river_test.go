@@ -19,9 +19,10 @@ func (c *cell) runner() (*jobs.Runner, *jobs.Reaper) {
 	c.Helper()
 	store := c.open()
 	logger := testkit.Logger(c.T)
-	reaper, err := jobs.NewReaper(store, jobs.NewHTTPProber(5*time.Second), detection, logger, prometheus.NewRegistry())
+	registry := prometheus.NewRegistry()
+	reaper, err := jobs.NewReaper(store, jobs.NewHTTPProber(5*time.Second), detection, logger, registry)
 	c.ok(err)
-	runner, err := jobs.NewRunner(store.Pool(), reaper, store, logger, jobs.Config{TickInterval: 200 * time.Millisecond})
+	runner, err := jobs.NewRunner(store.Pool(), reaper, store, logger, registry, jobs.Config{TickInterval: 200 * time.Millisecond})
 	c.ok(err)
 	return runner, reaper
 }

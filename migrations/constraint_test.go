@@ -41,6 +41,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"role that is not":                  {`insert into berth.api_keys values ('k4', 'root', 't1', 1, 'x', sha256('4'))`, "api_keys_role_known"},
 		"key in clear":                      {`update berth.api_keys set hash = 'secret'`, "api_keys_hash_is_sha256"},
 		"short signing seed":                {`insert into berth.signing_keys values ('k', 'x', sha256('1'))`, "signing_keys_seed_length"},
+		"second secret of one purpose":      {`insert into berth.server_secrets (purpose, secret) values ('rejoin', sha256('a')), ('rejoin', sha256('b'))`, "server_secrets_one_each"},
 		"short secret":                      {`insert into berth.server_secrets (purpose, secret) values ('rejoin', 'x')`, "server_secrets_long_enough"},
 		"worker state that is not":          {`update berth.workers set state = 'happy'`, "workers_state_known"},
 		"negative capacity":                 {`update berth.workers set capacity = -1`, "workers_capacity_range"},

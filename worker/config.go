@@ -66,8 +66,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("capacity must be 1 to %d slots", berth.MaxWorkerSlots)
 	case c.SignalingURL == "" || c.ControlURL == "":
 		return errors.New("signaling url and control url are required")
-	case c.RenewInterval >= c.Lease:
-		return errors.New("renew interval must be shorter than the lease")
+	case 2*c.RenewInterval >= c.Lease:
+		return errors.New("renew interval must be less than half the lease, so that one renewal may fail")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/berthdev/berth/internal/auth"
 	"github.com/berthdev/berth/internal/berth"
 )
 
@@ -63,7 +64,8 @@ func (w *Worker) probe(rw http.ResponseWriter, _ *http.Request) {
 // nudge makes an order prompt that comes with the answer to the next renewal. It is signed, as a bearer token.
 func (w *Worker) nudge(rw http.ResponseWriter, r *http.Request) {
 	instance := w.keeper.status.load().instance
-	if w.deps.Verifier.VerifyNudge(r.Context(), bearer(r), instance, w.keeper.clock.Now()) != nil {
+	nudge, _ := auth.ParseBearer(r.Header.Get("Authorization"))
+	if w.deps.Verifier.VerifyNudge(r.Context(), nudge, instance, w.keeper.clock.Now()) != nil {
 		http.Error(rw, "signature not accepted", http.StatusUnauthorized)
 		return
 	}

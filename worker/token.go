@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -75,13 +73,4 @@ func iceServers(turn auth.TURN, clock *databaseClock) func(signaling.Grant) []si
 		}
 		return list
 	}
-}
-
-// bearer is the token of an Authorization header (RFC 6750 section 2.1), or nothing.
-func bearer(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
 }

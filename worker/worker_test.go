@@ -206,7 +206,7 @@ func TestWorkerAnswersItsProbesAndServesMedia(t *testing.T) {
 
 func TestNudgeMustBeSignedAndMakesOrdersPrompt(t *testing.T) {
 	t.Parallel()
-	r := startWorker(t, Config{RenewInterval: time.Hour, Lease: 2 * time.Hour})
+	r := startWorker(t, Config{RenewInterval: time.Hour, Lease: 3 * time.Hour})
 	ws := r.join(1)
 	eventually(t, "first renewal", func() bool { return r.registry.counts().renewals > 0 })
 	r.registry.set(func() { delete(r.registry.sessions, 1); r.registry.ended[1] = berth.EndedDeleted })

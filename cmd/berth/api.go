@@ -115,7 +115,7 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	if err != nil {
 		return err
 	}
-	if p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger,
+	if p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger, registry,
 		jobs.Config{TickInterval: settings.Reaper.Tick}); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestEndAnswersTheRowAsItWas(t *testing.T) {
 	if after.EndedReason != berth.EndedDeleted || after.WorkerID != "" || after.LastWorkerID != "w1" || after.EndedAt.IsZero() {
 		t.Errorf("got %+v", after)
 	}
-	_, peers, _, err := r.store.Session(t.Context(), "t1", "a")
+	_, peers, err := r.store.Session(t.Context(), "t1", "a")
 	if err != nil || len(peers) != 1 || peers[0].ConnectionID != "" {
 		t.Errorf("got %+v, %v", peers, err)
 	}

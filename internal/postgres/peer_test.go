@@ -26,7 +26,7 @@ func TestAddedPeerSharesThePlacement(t *testing.T) {
 	if err != nil || !fresh.Created || fresh.Peer.ID == "p1" || !berth.ValidID(fresh.Peer.ID) {
 		t.Errorf("without an id: got %+v, %v", fresh, err)
 	}
-	_, peers, _, err := r.store.Session(t.Context(), "t1", "a")
+	_, peers, err := r.store.Session(t.Context(), "t1", "a")
 	if err != nil || len(peers) != 3 || peers[0].ID != "p1" {
 		t.Errorf("got %+v, %v", peers, err)
 	}
@@ -159,7 +159,7 @@ func TestNewestConnectionOfAPeerWins(t *testing.T) {
 	r.connect(placed, "c2")
 	connection := func() string {
 		t.Helper()
-		_, peers, _, err := r.store.Session(t.Context(), "t1", "a")
+		_, peers, err := r.store.Session(t.Context(), "t1", "a")
 		r.ok(err)
 		return peers[0].ConnectionID
 	}

@@ -47,7 +47,7 @@ func TestEveryCallWorksWithoutPreparedStatements(t *testing.T) {
 	_, err = r.store.AddPeer(ctx, "t1", "a", berth.Peer{ID: "p2", Role: "viewer"})
 	step("AddPeer", err)
 	step("DisconnectPeer", r.store.DisconnectPeer(ctx, berth.Disconnect{Held: heldOf(placed), PeerID: "p1", ConnectionID: "c1"}))
-	_, _, _, err = r.store.Session(ctx, "t1", "a")
+	_, _, err = r.store.Session(ctx, "t1", "a")
 	step("Session", err)
 	_, err = r.store.ListSessions(ctx, berth.SessionFilter{TenantID: "t1", State: berth.SessionActive, WorkerID: "w1", Before: 1 << 40, Limit: 5})
 	step("ListSessions", err)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -30,16 +31,33 @@ func (s *Store) Presence(ctx context.Context, instance berth.Instance) (berth.Pr
 	if err != nil {
 		return nil, fault(err)
 	}
-	var taken bool
-	err = conn.QueryRow(ctx, "select pg_try_advisory_lock($1::int, $2::int)", presenceClass, int32(instance)).Scan(&taken)
-	if err == nil && !taken {
-		err = fmt.Errorf("presence of instance %d is held by another connection: %w", instance, berth.ErrUnavailable)
-	}
-	if err != nil {
+	if err := takePresence(ctx, conn, instance); err != nil {
 		_ = conn.Close(context.WithoutCancel(ctx)) // the first error says more
 		return nil, fault(err)
 	}
 	return newPresence(ctx, conn), nil
+}
+
+// errPooled says that the lock would belong to a pooler's connection, and outlive this process.
+var errPooled = errors.New("the direct database url leads to a pooler, whose connection would keep the presence lock " +
+	"when this process dies; let BERTH_DATABASE_DIRECT_URL name Postgres itself")
+
+// takePresence takes the lock after a look at who is on the other side: a pooler names a backend of its own making
+// when a client connects, and not the one that runs its statements.
+func takePresence(ctx context.Context, conn *pgx.Conn, instance berth.Instance) error {
+	var backend uint32
+	if err := conn.QueryRow(ctx, "select pg_backend_pid()").Scan(&backend); err != nil {
+		return err
+	}
+	if backend != conn.PgConn().PID() {
+		return errPooled
+	}
+	var taken bool
+	err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1::int, $2::int)", presenceClass, int32(instance)).Scan(&taken)
+	if err == nil && !taken {
+		err = fmt.Errorf("presence of instance %d is held by another connection: %w", instance, berth.ErrUnavailable)
+	}
+	return err
 }
 
 func (k Keepalive) settings() map[string]string {

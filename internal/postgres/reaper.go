@@ -190,6 +190,21 @@ func (s *Store) ReplaceLost(ctx context.Context, limit int) (int, error) {
 	return placed, errors.Join(failures...)
 }
 
+// Violations reads up to limit invariants that do not hold. There should be none.
+func (s *Store) Violations(ctx context.Context, limit int) ([]berth.Violation, error) {
+	type violationRow struct {
+		Invariant int
+		What      string
+		Subject   string
+	}
+	rows, err := collect[violationRow](ctx, s, "violation_list", limit)
+	violations := make([]berth.Violation, 0, len(rows))
+	for _, row := range rows {
+		violations = append(violations, berth.Violation(row))
+	}
+	return violations, err
+}
+
 // PurgeHistory deletes closed gaps and refusal counts that are older than age.
 func (s *Store) PurgeHistory(ctx context.Context, age time.Duration) error {
 	return errors.Join(s.exec(ctx, "gap_purge", age), s.exec(ctx, "refusal_purge", age))

@@ -76,7 +76,7 @@ func TestScenario_C13_OldInstanceHasNoSayOnceANewOneRegistered(t *testing.T) {
 	if got.State != berth.SessionActive || got.Instance != current.number || got.Generation != placed.Generation {
 		t.Errorf("got %+v", got)
 	}
-	_, peers, _, err := r.store.Session(t.Context(), "t1", "a")
+	_, peers, err := r.store.Session(t.Context(), "t1", "a")
 	if err != nil || peers[0].ConnectionID != "c2" {
 		t.Errorf("got %+v, %v", peers, err)
 	}

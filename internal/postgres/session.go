@@ -86,18 +86,14 @@ func errSessionEnded() error {
 	return berth.Refuse(berth.CodeSessionEnded, "The session has ended. Start another.")
 }
 
-// Session reads the newest row of a tenant's id, live or ended not long ago, its peers, and the database's clock.
-func (s *Store) Session(ctx context.Context, tenantID, id string) (berth.Session, []berth.Peer, time.Time, error) {
+// Session reads the newest row of a tenant's id, live or ended not long ago, and its peers.
+func (s *Store) Session(ctx context.Context, tenantID, id string) (berth.Session, []berth.Peer, error) {
 	session, err := s.sessionByID(ctx, tenantID, id)
 	if err != nil {
-		return berth.Session{}, nil, time.Time{}, err
+		return berth.Session{}, nil, err
 	}
 	peers, err := s.peers(ctx, session.Key)
-	if err != nil {
-		return berth.Session{}, nil, time.Time{}, err
-	}
-	at, err := value[time.Time](ctx, s, "clock_read")
-	return session, peers, at, err
+	return session, peers, err
 }
 
 func (s *Store) sessionByID(ctx context.Context, tenantID, id string) (berth.Session, error) {

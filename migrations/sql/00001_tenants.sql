@@ -59,6 +59,7 @@ create table berth.server_secrets (
     purpose    text        not null,
     secret     bytea       not null,
     created_at timestamptz not null default now(),
+    constraint server_secrets_one_each unique (purpose),
     constraint server_secrets_purpose_known check (purpose in ('rejoin')),
     constraint server_secrets_long_enough check (length(secret) >= 32)
 );

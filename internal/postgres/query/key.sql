@@ -33,4 +33,4 @@ select secret from berth.server_secrets where purpose = 'rejoin' order by id des
 
 -- name: rejoin_secret_add
 insert into berth.server_secrets (purpose, secret)
-select 'rejoin', $1 where not exists (select from berth.server_secrets where purpose = 'rejoin');
+values ('rejoin', $1) on conflict on constraint server_secrets_one_each do nothing;

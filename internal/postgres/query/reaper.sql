@@ -38,6 +38,9 @@ select berth.open_gap($1::bigint, $2::text, $3::int, $4::text);
 -- name: gap_clear
 select berth.clear_gap($1::text, $2::int);
 
+-- name: violation_list
+select invariant, what, subject from berth.violations limit $1::int;
+
 -- name: gap_purge
 delete from berth.gaps where opened_at < clock_timestamp() - $1::interval
    and (cleared_at is not null or confirmed_at is not null);
