@@ -18,7 +18,6 @@ func TestMediaFlowsBothWaysUntilClose(t *testing.T) {
 	worker := newFakeWorker(t)
 	r := newRig(t, "http://unused.invalid")
 	conn := r.mustConnect(worker.placement(1, "http://unused.invalid"))
-	r.flows()
 	eventually(t, "packets at the worker", func() bool { return worker.packets.Load() > 5 })
 	if peer := receive(t, worker.peers, "the peer"); peer.token != "secretjwt" {
 		t.Errorf("token %q", peer.token)
@@ -35,9 +34,7 @@ func TestMediaFlowsBothWaysUntilClose(t *testing.T) {
 	if conn.Err() != nil || conn.State() != StateClosed || worker.byes.Load() != 1 {
 		t.Errorf("%s, %v, %d byes", conn.State(), conn.Err(), worker.byes.Load())
 	}
-	if got := r.history(); got != "connecting connected closed" {
-		t.Errorf("states %s", got)
-	}
+	r.went("connecting connected closed")
 	if s := conn.Stats(); len(s.Media) != 0 {
 		t.Error("a closed connection has media")
 	}
@@ -64,7 +61,6 @@ func TestReceivingNeedsNoTrackOfOnesOwn(t *testing.T) {
 	r := newRig(t, "http://unused.invalid")
 	r.config.Tracks, r.config.Receive = nil, []webrtc.RTPCodecType{webrtc.RTPCodecTypeVideo}
 	r.mustConnect(worker.placement(1, ""))
-	r.flows()
 }
 
 func TestFeedbackOnATrackArrives(t *testing.T) {
@@ -101,7 +97,6 @@ func TestAKilledWorkerIsTriedOnceThenTheSessionMoves(t *testing.T) {
 	api.answers[0] = answerJSON(200, second.placement(9, api.URL))
 	r := newRig(t, api.URL)
 	conn := r.mustConnect(first.placement(5, api.URL))
-	r.flows()
 	first.CloseClientConnections()
 	_ = first.Listener.Close()
 	first.cut()
@@ -114,9 +109,7 @@ func TestAKilledWorkerIsTriedOnceThenTheSessionMoves(t *testing.T) {
 	if len(seen) != 1 || seen[0].body["generation"] != 5.0 || seen[0].body["lost"] != true || seen[0].bearer != "Bearer secretrejoin" {
 		t.Errorf("rejoins %+v", seen)
 	}
-	if got := r.history(); got != "connecting connected reconnecting connected" {
-		t.Errorf("states %s", got)
-	}
+	r.went("connecting connected reconnecting connected")
 	waits := r.naps.all()
 	if len(waits) != 2 || waits[0] > 500*time.Millisecond || waits[1] > time.Second {
 		t.Errorf("waits %v", waits)
@@ -129,7 +122,6 @@ func TestACutSocketComesBackToTheSameURL(t *testing.T) {
 	api := newFakeAPI(t, refuse(500, CodeInternal))
 	r := newRig(t, api.URL)
 	conn := r.mustConnect(worker.placement(5, api.URL))
-	r.flows()
 	worker.cut()
 	r.flows()
 	eventually(t, "the connection", func() bool { return conn.State() == StateConnected })
@@ -165,9 +157,7 @@ func TestFinalCloseCodesEndTheConnection(t *testing.T) {
 			if len(api.seen()) != 0 || worker.dials.Load() != 1 {
 				t.Errorf("%d rejoins, %d dials", len(api.seen()), worker.dials.Load())
 			}
-			if got := r.history(); got != "connecting connected closed" {
-				t.Errorf("states %s", got)
-			}
+			r.went("connecting connected closed")
 		})
 	}
 }
@@ -198,7 +188,6 @@ func TestOtherCloseCodesLeadBack(t *testing.T) {
 			r := newRig(t, api.URL)
 			r.client.random = func() float64 { return 1 }
 			conn := r.mustConnect(worker.placement(5, api.URL))
-			r.flows()
 			worker.closeAll(test.code, test.reason)
 			r.flows()
 			eventually(t, "the connection", func() bool { return conn.State() == StateConnected })
@@ -221,7 +210,6 @@ func TestAnAnnouncedMoveRejoinsInTime(t *testing.T) {
 	api.answers[0] = answerJSON(200, second.placement(6, api.URL))
 	r := newRig(t, api.URL)
 	conn := r.mustConnect(first.placement(5, api.URL))
-	r.flows()
 	receive(t, first.peers, "the peer").send(map[string]any{"type": "moved", "retry_ms": 50})
 	r.flows()
 	if p := conn.Placement(); p.Generation != 6 {
@@ -248,7 +236,6 @@ func TestSilentSignalingIsALoss(t *testing.T) {
 	r := newRig(t, "http://unused.invalid")
 	r.mustConnect(worker.placement(1, ""))
 	r.flows()
-	r.flows()
 	if worker.dials.Load() != 2 {
 		t.Errorf("%d dials", worker.dials.Load())
 	}
@@ -259,7 +246,6 @@ func TestServerOffersAreAnswered(t *testing.T) {
 	worker := newFakeWorker(t)
 	r := newRig(t, "http://unused.invalid")
 	r.mustConnect(worker.placement(1, ""))
-	r.flows()
 	peer := receive(t, worker.peers, "the peer")
 	track := newTestTrack(t)
 	if _, err := peer.pc.AddTrack(track); err != nil {
@@ -293,11 +279,9 @@ func TestADeadMediaPathIsRestartedWhileSignalingLives(t *testing.T) {
 	}
 	r := newRig(t, "http://unused.invalid")
 	r.config.SettingEngine = shortICE
-	conn := r.mustConnect(worker.placement(1, ""))
-	r.flows()
+	r.mustConnect(worker.placement(1, ""))
 	worker.hole.on.Store(true)
-	eventually(t, "the loss", func() bool { return conn.State() == StateReconnecting })
-	eventually(t, "the restart", func() bool { return conn.State() == StateConnected })
+	r.went("connecting connected reconnecting connected")
 	if worker.dials.Load() != 1 || len(r.tracks) != 0 {
 		t.Errorf("%d dials, %d new tracks; want the same link", worker.dials.Load(), len(r.tracks))
 	}
@@ -310,16 +294,15 @@ func TestCrossedOffersAreResolvedByAFreshLink(t *testing.T) {
 	worker := newFakeWorker(t)
 	worker.offered = func(p *fakePeer, n int, _ string) bool {
 		if n == 1 {
+			worker.hole.on.Store(false) // for the fresh link
 			return false
 		}
-		worker.hole.on.Store(false)
 		p.offer() // impolite: ours stands
 		return true
 	}
 	r := newRig(t, "http://unused.invalid")
 	r.config.SettingEngine = shortICE
 	conn := r.mustConnect(worker.placement(1, ""))
-	r.flows()
 	worker.hole.on.Store(true)
 	r.flows()
 	eventually(t, "the connection", func() bool { return conn.State() == StateConnected })
@@ -365,7 +348,6 @@ func TestAnExpiredTokenIsRefreshedFirst(t *testing.T) {
 	p := worker.placement(5, api.URL)
 	p.TokenExpiresAt = time.Now().Add(-time.Second)
 	r.mustConnect(p)
-	r.flows()
 	worker.cut()
 	r.flows()
 	if n := len(api.seen()); n != 1 {

@@ -53,6 +53,7 @@ type fakePeer struct {
 	pc     *webrtc.PeerConnection
 	track  *webrtc.TrackLocalStaticSample
 	frames chan frame // answers to the worker's own offers
+	gone   func()     // its socket does not count any more
 }
 
 func newFakeWorker(t *testing.T) *fakeWorker {
@@ -117,13 +118,14 @@ func (w *fakeWorker) serve(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.most.Store(max(w.most.Load(), w.open.Add(1)))
-	defer w.open.Add(-1)
 	defer func() { _ = socket.CloseNow() }()
 	w.mu.Lock()
 	w.sockets = append(w.sockets, socket)
 	w.mu.Unlock()
 	_, token, _ := strings.Cut(r.Header.Get("Sec-WebSocket-Protocol"), "token.")
 	p := &fakePeer{worker: w, socket: socket, token: token, frames: make(chan frame, 16)}
+	p.gone = sync.OnceFunc(func() { w.open.Add(-1) })
+	defer p.gone()
 	p.send(map[string]any{
 		"type": "welcome", "session": "s-1", "generation": 1, "peer": map[string]any{"id": "p-1"},
 		"peers": []any{}, "ice_servers": []any{}, "ping_seconds": w.pingSeconds,
@@ -151,13 +153,18 @@ func (p *fakePeer) run(ctx context.Context) {
 		return
 	}
 	p.pc = pc
-	defer func() { _ = pc.GracefulClose() }()
+	heard := make(chan struct{}, 1)
+	defer func() { p.close(heard) }()
 	pc.OnTrack(func(track *webrtc.TrackRemote, _ *webrtc.RTPReceiver) {
 		for {
 			if _, _, err := track.ReadRTP(); err != nil {
 				return
 			}
 			p.worker.packets.Add(1)
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
 		}
 	})
 	pc.OnDataChannel(func(d *webrtc.DataChannel) {
@@ -168,6 +175,7 @@ func (p *fakePeer) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer close(stop)
+	defer p.gone()
 	offers := 0
 	for {
 		_, data, err := p.socket.Read(ctx)
@@ -209,6 +217,20 @@ func (p *fakePeer) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// close waits for the first packet if there is to be one: Pion deadlocks when it is closed between DTLS and RTP.
+func (p *fakePeer) close(heard <-chan struct{}) {
+	state := p.pc.ConnectionState()
+	if state == webrtc.PeerConnectionStateConnecting || state == webrtc.PeerConnectionStateConnected {
+		timer := time.NewTimer(time.Second)
+		defer timer.Stop()
+		select {
+		case <-heard:
+		case <-timer.C:
+		}
+	}
+	_ = p.pc.GracefulClose()
 }
 
 func (p *fakePeer) answer(sdp string) {

@@ -18,11 +18,12 @@ const (
 	protocol        = "berth.v1"
 	maxFrameBytes   = 256 << 10 // the owner sends at most 128 KiB
 	maxEvents       = 64        // when it is full, whoever enqueues waits
-	maxEarly        = 64        // candidates kept until the first description
+	maxEarly        = 64        // candidates kept until their description
 	writeTimeout    = 5 * time.Second
-	probeTimeout    = 2 * time.Second
+	probeTimeout    = 3 * time.Second
 	byeTimeout      = time.Second
-	closeTimeout    = 3 * time.Second
+	closeTimeout    = 5 * time.Second
+	settleTime      = 500 * time.Millisecond
 	defaultPingTime = 10 * time.Second
 )
 
@@ -36,14 +37,15 @@ type link struct {
 	wg     sync.WaitGroup
 
 	openedAt   time.Time     // when the welcome came
+	mediaAt    time.Time     // when media connected first; zero: not yet
 	quiet      time.Duration // nothing from the owner for so long means that it is lost
 	silence    *time.Timer   // fires after quiet
 	media      *time.Timer   // fires when media took too long
 	moved      *time.Timer   // fires when a planned move is due
 	iceServers []ICEServer
 	offers     int                       // sent so far; the last one's number is its id
-	described  bool                      // the remote description is set
-	early      []webrtc.ICECandidateInit // candidates that came before it
+	described  bool                      // a remote description is set
+	early      []webrtc.ICECandidateInit // candidates that came before theirs
 }
 
 // event is one thing that happened to a link: exactly one member is set, or none when media changed its state.
@@ -202,29 +204,70 @@ func (c *Conn) closeLink(ctx context.Context, k *link) {
 	k.silence.Stop()
 	k.media.Stop()
 	k.moved.Stop()
-	down := make(chan struct{})
+	down := k.closeMedia()
 	c.closing.Go(func() {
-		k.closeMedia(down)
-		k.wg.Wait()
+		if !awaitClose(down.all) {
+			c.log.WarnContext(ctx, "media did not close", "session_id", c.Placement().ID)
+		}
 	})
-	if ctx.Err() == nil {
-		return
+	if ctx.Err() != nil {
+		awaitClose(down.media)
 	}
+}
+
+// teardown tells how far a link is down.
+type teardown struct {
+	media chan struct{} // no packet is sent any more
+	all   chan struct{} // every goroutine of the link has ended
+}
+
+// closeMedia begins to close the PeerConnection. Closing may take for ever: Pion waits for callbacks of the user, and
+// deadlocks if it is closed between DTLS and RTP. So nobody waits for it without a limit: what is not down by then is
+// abandoned.
+func (k *link) closeMedia() teardown {
+	t := teardown{media: make(chan struct{}), all: make(chan struct{})}
+	settle := k.settling()
+	go func() {
+		<-time.After(settle)
+		if k.pc != nil {
+			_ = k.pc.Close()
+		}
+		close(t.media)
+		if k.pc != nil {
+			_ = k.pc.GracefulClose()
+		}
+		k.wg.Wait()
+		close(t.all)
+	}()
+	return t
+}
+
+// settling is how long it takes until Pion is surely past the instant in which it cannot be closed.
+func (k *link) settling() time.Duration {
+	if k.pc == nil {
+		return 0
+	}
+	switch k.pc.ConnectionState() {
+	case webrtc.PeerConnectionStateConnecting:
+		return settleTime
+	case webrtc.PeerConnectionStateConnected:
+		if k.mediaAt.IsZero() {
+			return settleTime
+		}
+		return max(0, settleTime-time.Since(k.mediaAt))
+	default:
+		return 0
+	}
+}
+
+// awaitClose waits for closeTimeout at most.
+func awaitClose(down <-chan struct{}) bool {
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-down:
+		return true
 	case <-timer.C:
-	}
-}
-
-// closeMedia closes down as soon as no packet is sent any more, and returns when Pion's goroutines have ended.
-func (k *link) closeMedia(down chan<- struct{}) {
-	if k.pc != nil {
-		_ = k.pc.Close()
-	}
-	close(down)
-	if k.pc != nil {
-		_ = k.pc.GracefulClose()
+		return false
 	}
 }

@@ -160,7 +160,7 @@ func (k *link) answer(ctx context.Context, sdp string) error {
 	return nil
 }
 
-// flush adds the candidates that came before the first description.
+// flush adds the candidates that came before the description they belong to.
 func (k *link) flush() {
 	k.described = true
 	for _, candidate := range k.early {
@@ -169,11 +169,12 @@ func (k *link) flush() {
 	k.early = nil
 }
 
-// addCandidate adds a candidate of the owner; one that Pion refuses costs nothing but itself.
+// addCandidate adds a candidate of the owner; one that Pion refuses costs nothing but itself. While an offer waits for
+// its answer the candidate may belong to that answer, and Pion would drop it as unknown.
 func (k *link) addCandidate(candidate *webrtc.ICECandidateInit) {
 	switch {
 	case candidate == nil || candidate.Candidate == "":
-	case k.described:
+	case k.described && k.pc.SignalingState() == webrtc.SignalingStateStable:
 		_ = k.pc.AddICECandidate(*candidate)
 	case len(k.early) < maxEarly:
 		k.early = append(k.early, *candidate)

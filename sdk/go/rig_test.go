@@ -73,12 +73,14 @@ func (r *rig) connect(p *Placement) (*Conn, error) {
 	return conn, err
 }
 
+// mustConnect connects and waits for the first packet.
 func (r *rig) mustConnect(p *Placement) *Conn {
 	r.t.Helper()
 	conn, err := r.connect(p)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.flows()
 	return conn
 }
 
@@ -99,6 +101,12 @@ func (r *rig) history() string {
 		names = append(names, string(c.State))
 	}
 	return strings.Join(names, " ")
+}
+
+// went waits until the states are these.
+func (r *rig) went(states string) {
+	r.t.Helper()
+	eventually(r.t, "the states "+states, func() bool { return r.history() == states })
 }
 
 func (r *rig) noSecrets() {

@@ -76,11 +76,11 @@ func TestScenario_K15_AtMostOneSocketAtATime(t *testing.T) {
 	r := newRig(t, api.URL)
 	conn := r.mustConnect(worker.placement(5, api.URL))
 	for n := int64(2); n <= 6; n++ {
-		r.flows()
 		peer := receive(t, worker.peers, "the peer")
 		peer.send(map[string]any{"type": "moved", "retry_ms": 0}) // an announcement, and a cut besides
 		worker.cut()
 		eventually(t, "the next link", func() bool { return worker.dials.Load() >= n })
+		r.flows()
 	}
 	eventually(t, "the connection", func() bool { return conn.State() == StateConnected })
 	// The server may notice the end of the old socket only after it saw the new one.
@@ -119,7 +119,6 @@ func TestScenario_K20_AnEndedSessionStaysEnded(t *testing.T) {
 			api := newFakeAPI(t, refuse(test.status, test.code))
 			r := newRig(t, api.URL)
 			conn := r.mustConnect(worker.placement(5, api.URL))
-			r.flows()
 			worker.closeAll(closeMoved, "moved")
 			receive(t, conn.Done(), "the end")
 			if err := conn.Err(); !errors.Is(err, test.want) || ErrorCode(err) != test.code || len(api.seen()) != 1 {
@@ -145,7 +144,6 @@ func TestScenario_K21_AnAPIThatIsAwayIsWaitedFor(t *testing.T) {
 	}
 	r := newRig(t, api.URL)
 	conn := r.mustConnect(first.placement(5, api.URL))
-	r.flows()
 	first.closeAll(closeMoved, "moved")
 	r.flows()
 	if p := conn.Placement(); p.Generation != 6 || asked.Load() != 21 {
@@ -200,7 +198,6 @@ func TestScenario_K23_TheStateSaysReconnectingAtTheFirstFailure(t *testing.T) {
 		return ctx.Err()
 	}
 	conn := r.mustConnect(worker.placement(5, api.URL))
-	r.flows()
 	worker.closeAll(websocket.StatusServiceRestart, "retry_ms=60000")
 	receive(t, held, "the wait")
 	if conn.State() != StateReconnecting {

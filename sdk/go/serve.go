@@ -95,7 +95,8 @@ func (c *Conn) handle(ctx context.Context, k *link, e event) *loss {
 		k.heard()
 		return c.handleFrame(ctx, k, e.frame)
 	default:
-		return c.mediaChanged(ctx, k)
+		c.mediaChanged(ctx, k)
+		return nil
 	}
 }
 
@@ -143,10 +144,13 @@ func (c *Conn) refusedFrame(ctx context.Context, k *link, f *frame) *loss {
 }
 
 // mediaChanged reacts to the PeerConnection's state. Events may be late, so it looks at the state as it is now.
-func (c *Conn) mediaChanged(ctx context.Context, k *link) *loss {
+func (c *Conn) mediaChanged(ctx context.Context, k *link) {
 	switch k.pc.ConnectionState() {
 	case webrtc.PeerConnectionStateConnected:
 		k.media.Stop()
+		if k.mediaAt.IsZero() {
+			k.mediaAt = time.Now()
+		}
 		c.online(ctx)
 	case webrtc.PeerConnectionStateDisconnected:
 		// Nothing arrives. Either the path broke or the owner is gone; only the second makes signaling silent too.
@@ -154,24 +158,31 @@ func (c *Conn) mediaChanged(ctx context.Context, k *link) *loss {
 		k.media.Reset(c.config.MediaTimeout)
 		k.ping(ctx)
 	case webrtc.PeerConnectionStateFailed, webrtc.PeerConnectionStateClosed:
-		return &loss{kind: lossMedia, err: errors.New("media failed")}
+		// An owner that ends a session closes its media too, and that may be seen before its close frame, which says
+		// what to do. The answer to a ping cannot overtake the frame.
+		k.ping(ctx)
 	default:
 	}
-	return nil
 }
 
 var errMediaSilent = errors.New("no media from the owner")
 
-// probed restarts ICE if the owner answered, and gives the link up if it did not.
+// probed restarts ICE if the owner answered, and gives the link up if it did not or if media is over.
 func (c *Conn) probed(ctx context.Context, k *link, err error) *loss {
-	if k.pc.ConnectionState() != webrtc.PeerConnectionStateDisconnected {
+	state := k.pc.ConnectionState()
+	over := state == webrtc.PeerConnectionStateFailed || state == webrtc.PeerConnectionStateClosed
+	switch {
+	case !over && state != webrtc.PeerConnectionStateDisconnected:
 		return nil // it came back
-	}
-	if err != nil {
+	case errors.Is(err, context.DeadlineExceeded):
 		return &loss{code: closeLost, err: fmt.Errorf("no media, and signaling is silent: %w", err)}
-	}
-	if k.pc.SignalingState() != webrtc.SignalingStateStable {
+	case err != nil:
+		return nil // the socket is closed, and the reader knows the code
+	case over:
+		return &loss{kind: lossMedia, err: errors.New("media failed")}
+	case k.pc.SignalingState() != webrtc.SignalingStateStable:
 		return nil // a negotiation is under way already; the media timer watches it
+	default:
+		return mediaLoss(k.offer(ctx, &webrtc.OfferOptions{ICERestart: true}))
 	}
-	return mediaLoss(k.offer(ctx, &webrtc.OfferOptions{ICERestart: true}))
 }
