@@ -33,6 +33,9 @@
 //	1012, 1013      planned move, overload          the same URL, after the wait that the owner named
 //	anything else   lost, silent, or media failed   the same URL once, then rejoin, saying that the owner is lost
 //
+// An owner that refuses a handshake twice without a welcome (1012, 1013, or HTTP 503 and 429) is asked about by a
+// rejoin; 401 and 403 to the handshake are final.
+//
 // Waits have full jitter: uniform between zero and 500 ms, doubling up to 30 s, counted anew only after a link was
 // stable for 30 s. A planned move leaves a media session's window at 500 ms, since it is silent until it is back, and
 // a signaling-only one's at 8 s. A rejoin that the API refuses for good (410, 404, 401, 403) closes the connection,
