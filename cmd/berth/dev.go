@@ -177,6 +177,9 @@ func devAPISettings(databaseURL, listen string) (config.API, error) {
 
 // seed makes the dev tenant, without quotas, and fresh keys: those of an earlier run are gone with its terminal.
 func (p *devProcess) seed(ctx context.Context, store *postgres.Store) error {
+	if err := store.RotateKeys(ctx); err != nil { // before workers ask for them
+		return err
+	}
 	if err := store.SetRegion(ctx, berth.Region{ID: devRegion}); err != nil {
 		return err
 	}

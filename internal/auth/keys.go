@@ -117,37 +117,38 @@ func (k *Keys) Published(ctx context.Context, now time.Time) ([]SigningKey, erro
 
 // find picks a key from the copy, and if there is none reads once more, at most every RetryInterval.
 func (k *Keys) find(ctx context.Context, pick func([]SigningKey) (SigningKey, bool)) (SigningKey, error) {
-	keys, _ := k.snapshot()
-	if key, ok := pick(keys); ok {
+	if key, ok := pick(k.snapshot()); ok {
 		return key, nil
 	}
 	if err := k.readIfDue(ctx); err != nil {
 		return SigningKey{}, err
 	}
-	keys, _ = k.snapshot()
-	if key, ok := pick(keys); ok {
+	if key, ok := pick(k.snapshot()); ok {
 		return key, nil
 	}
 	return SigningKey{}, errUnknownKey
 }
 
-// snapshot returns the copy, which is replaced as a whole and never changed, and when it was tried.
-func (k *Keys) snapshot() ([]SigningKey, time.Time) {
+// snapshot returns the copy, which is replaced as a whole and never changed.
+func (k *Keys) snapshot() []SigningKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.keys, k.attempt
+	return k.keys
 }
 
-// readIfDue reads unless that was tried within RetryInterval; then it returns how the try went.
+// readIfDue reads unless that was tried within RetryInterval; then it returns how the try went. A copy without any
+// key is always due: the first key of a new deployment is made after its first workers looked.
 func (k *Keys) readIfDue(ctx context.Context) error {
 	if err := k.acquire(ctx); err != nil {
 		return err
 	}
 	defer k.release()
-	if _, attempt := k.snapshot(); !attempt.IsZero() && k.cfg.Now().Sub(attempt) < k.cfg.RetryInterval {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.err
+	k.mu.Lock()
+	recent := !k.attempt.IsZero() && k.cfg.Now().Sub(k.attempt) < k.cfg.RetryInterval
+	err, empty := k.err, len(k.keys) == 0
+	k.mu.Unlock()
+	if recent && (err != nil || !empty) {
+		return err
 	}
 	return k.readLocked(ctx)
 }

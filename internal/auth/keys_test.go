@@ -46,6 +46,19 @@ func TestAnUnknownKidIsLookedUpAtMostEveryFiveSeconds(t *testing.T) {
 	}
 }
 
+func TestTheFirstKeyIsKnownAtOnceToAWorkerThatLookedBefore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.store.set(nil)
+	if _, err := f.keys.PublicKey(t.Context(), f.key.KID, f.clock.Now()); !errors.Is(err, auth.ErrTokenInvalid) {
+		t.Fatalf("a key of an empty store: %v", err)
+	}
+	f.store.set(nil, f.key)
+	if _, err := f.keys.PublicKey(t.Context(), f.key.KID, f.clock.Now()); err != nil {
+		t.Errorf("the first key is unknown right after it was made: %v", err)
+	}
+}
+
 func TestConcurrentFirstUsesReadOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
