@@ -22,7 +22,7 @@ func workerDrainCommand() *cobra.Command {
 			if drain.Deadline < berth.MinDrainDeadline || drain.Deadline > berth.MaxDrainDeadline {
 				return usageError{errors.New("--deadline must be from 1s to 24h")}
 			}
-			api, err := client()
+			api, err := client("")
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func workerUndrainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "undrain ID", Short: "Take a drain back", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := client()
+			api, err := client("")
 			if err != nil {
 				return err
 			}

@@ -12,8 +12,9 @@ import (
 	berthsdk "github.com/berthdev/berth/sdk/go"
 )
 
-// client makes the SDK's client for tools that talk to the API.
-func client() (*berthsdk.Client, error) {
+// client makes the SDK's client for tools that talk to the API. tenant says, with an operator's key, whose sessions are
+// meant.
+func client(tenant string) (*berthsdk.Client, error) {
 	settings, err := load[config.Tool]()
 	if err != nil {
 		return nil, err
@@ -21,7 +22,9 @@ func client() (*berthsdk.Client, error) {
 	if settings.Client.APIURL == "" || !settings.Client.APIKey.IsSet() {
 		return nil, usageError{errors.New("BERTH_API_URL and BERTH_API_KEY must be set; this command talks to the API")}
 	}
-	return berthsdk.New(berthsdk.Config{URL: settings.Client.APIURL, APIKey: settings.Client.APIKey.Reveal()})
+	return berthsdk.New(berthsdk.Config{
+		URL: settings.Client.APIURL, APIKey: settings.Client.APIKey.Reveal(), Tenant: tenant,
+	})
 }
 
 func sessionCommand() *cobra.Command {
@@ -40,7 +43,7 @@ func sessionListCommand() *cobra.Command {
 			if limit < 1 {
 				return usageError{errors.New("--limit must be 1 or more")}
 			}
-			api, err := client()
+			api, err := client("")
 			if err != nil {
 				return err
 			}
@@ -79,10 +82,11 @@ func sessionListing(sessions []*berthsdk.Session) listing {
 }
 
 func sessionShowCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "show ID", Short: "Show one session (tenant key)", Args: cobra.ExactArgs(1),
+	var tenant string
+	command := &cobra.Command{
+		Use: "show ID", Short: "Show one session", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := client()
+			api, err := client(tenant)
 			if err != nil {
 				return err
 			}
@@ -95,17 +99,26 @@ func sessionShowCommand() *cobra.Command {
 			return encoder.Encode(session)
 		},
 	}
+	tenantFlag(command, &tenant)
+	return command
 }
 
 func sessionEndCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "end ID", Short: "End one session (tenant key)", Args: cobra.ExactArgs(1),
+	var tenant string
+	command := &cobra.Command{
+		Use: "end ID", Short: "End one session", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := client()
+			api, err := client(tenant)
 			if err != nil {
 				return err
 			}
 			return api.EndSession(cmd.Context(), args[0])
 		},
 	}
+	tenantFlag(command, &tenant)
+	return command
+}
+
+func tenantFlag(command *cobra.Command, tenant *string) {
+	command.Flags().StringVar(tenant, "tenant", "", "whose session it is (operator key)")
 }

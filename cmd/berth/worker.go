@@ -192,7 +192,7 @@ func workerListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List workers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			api, err := client()
+			api, err := client("")
 			if err != nil {
 				return err
 			}

@@ -29,6 +29,9 @@ type Config struct {
 	// only connects placements. Never ship one to a device.
 	APIKey string
 
+	// Tenant says, for an operator's key, whose sessions Session and EndSession mean. Leave it empty for a tenant's key.
+	Tenant string
+
 	// HTTPClient carries calls and WebSocket handshakes. Default: a client of its own with the settings of
 	// http.DefaultTransport.
 	HTTPClient *http.Client
@@ -54,6 +57,7 @@ type Config struct {
 type Client struct {
 	base           *url.URL // nil: only Connect and Rejoin by URL work
 	apiKey         string
+	tenant         string
 	http           *http.Client
 	log            *slog.Logger
 	maxRetries     int
@@ -79,6 +83,7 @@ func New(config Config) (*Client, error) {
 	c := &Client{
 		base:           base,
 		apiKey:         config.APIKey,
+		tenant:         config.Tenant,
 		http:           config.HTTPClient,
 		log:            config.Logger,
 		maxRetries:     max(0, cmp.Or(config.MaxRetries, DefaultMaxRetries)),

@@ -247,3 +247,38 @@ func TestRandomIDsAreValidAndDiffer(t *testing.T) {
 		t.Errorf("%s, %s", a, b)
 	}
 }
+
+func TestAnOperatorNamesTheTenantWhoseSessionItMeans(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t, answerJSON(200, Session{ID: "s-1"}), answerJSON(204, nil))
+	client, _ := testClient(t, Config{URL: api.URL, Tenant: "acme"})
+	if _, err := client.Session(t.Context(), "s-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.EndSession(t.Context(), "s-1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range api.seen() {
+		if r.path != "/v1/sessions/s-1" || r.query != "tenant=acme" {
+			t.Errorf("%s %s?%s does not name the tenant", r.method, r.path, r.query)
+		}
+	}
+}
+
+func TestCreateSessionLeavesThePeerToTheAPIUnlessOneIsNamed(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t, answerJSON(201, anyPlacement), answerJSON(201, anyPlacement))
+	client, _ := testClient(t, Config{URL: api.URL})
+	for _, session := range []CreateSession{{ID: "a"}, {ID: "b", Peer: Peer{ID: "me"}}} {
+		if _, err := client.CreateSession(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := api.seen()
+	if _, named := seen[0].body["peer"]; named {
+		t.Errorf("a peer that nobody named was sent: %v", seen[0].body)
+	}
+	if _, named := seen[1].body["peer"]; !named {
+		t.Errorf("the named peer was not sent: %v", seen[1].body)
+	}
+}

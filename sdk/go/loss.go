@@ -108,8 +108,8 @@ func plannedWait(ms int64) time.Duration {
 	return time.Duration(min(max(ms, 0), maxPlannedWait.Milliseconds())) * time.Millisecond
 }
 
-// sentinel is the reason for which a code is final, or nil if it is not.
-func sentinel(code websocket.StatusCode) error {
+// finalReason is the reason for which a code is final, or nil if it is not.
+func finalReason(code websocket.StatusCode) error {
 	switch code {
 	case websocket.StatusNormalClosure, closeEnded:
 		return ErrSessionEnded

@@ -90,7 +90,7 @@ func (p *policy) choose(l *loss) plan {
 }
 
 func (p *policy) chooseByCode(l *loss) plan {
-	if reason := sentinel(l.code); reason != nil {
+	if reason := finalReason(l.code); reason != nil {
 		return plan{step: stepStop, err: fmt.Errorf("%w: %w", reason, l.err)}
 	}
 	switch l.code {

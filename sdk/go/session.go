@@ -55,7 +55,7 @@ type CreateSession struct {
 // sessionBody is CreateSession on the wire.
 type sessionBody struct {
 	ID                 string         `json:"id"`
-	Peer               Peer           `json:"peer"`
+	Peer               *Peer          `json:"peer,omitempty"`
 	Region             string         `json:"region,omitempty"`
 	Spill              *bool          `json:"spill,omitempty"`
 	Handler            string         `json:"handler,omitempty"`
@@ -79,20 +79,23 @@ func (c *Client) CreateSession(ctx context.Context, session CreateSession) (*Pla
 
 func (s CreateSession) body() (*sessionBody, error) {
 	body := &sessionBody{
-		ID: s.ID, Peer: s.Peer, Region: s.Region, Spill: s.Spill, Handler: s.Handler,
+		ID: s.ID, Region: s.Region, Spill: s.Spill, Handler: s.Handler,
 		OnWorkerLoss: s.OnWorkerLoss, Metadata: s.Metadata,
 	}
 	if body.ID == "" {
 		body.ID = newID("s")
 	}
-	if body.Peer.ID == "" {
-		body.Peer.ID = newID("p")
-	}
 	if err := checkID("id", body.ID); err != nil {
 		return nil, err
 	}
-	if err := checkID("peer.id", body.Peer.ID); err != nil {
-		return nil, err
+	// Without an id the API makes one, and answers the session's first peer when the call is repeated.
+	if s.Peer != (Peer{}) {
+		body.Peer = &s.Peer
+	}
+	if s.Peer.ID != "" {
+		if err := checkID("peer.id", s.Peer.ID); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	if body.TTLSeconds, err = wholeSeconds("ttl_seconds", s.TTL); err != nil {
@@ -104,14 +107,27 @@ func (s CreateSession) body() (*sessionBody, error) {
 
 // Session reads a session with its peers: the newest one of that id, live or ended within 24 hours.
 func (c *Client) Session(ctx context.Context, id string) (*Session, error) {
-	if err := checkID("id", id); err != nil {
+	u, err := c.sessionURL(id)
+	if err != nil {
 		return nil, err
 	}
 	var s Session
-	if err := c.get(ctx, &s, "v1", "sessions", id); err != nil {
+	if err := c.do(ctx, call{method: http.MethodGet, url: u, token: c.apiKey, answer: &s}); err != nil {
 		return nil, err
 	}
 	return &s, nil
+}
+
+// sessionURL is one session's, of the tenant that the client's key or Config.Tenant names.
+func (c *Client) sessionURL(id string) (string, error) {
+	if err := checkID("id", id); err != nil {
+		return "", err
+	}
+	u, err := c.endpoint("v1", "sessions", id)
+	if err != nil || c.tenant == "" {
+		return u, err
+	}
+	return u + "?" + url.Values{"tenant": {c.tenant}}.Encode(), nil
 }
 
 // SessionFilter selects sessions. The zero value selects all that the key may see.
@@ -137,10 +153,7 @@ func (c *Client) Sessions(ctx context.Context, filter SessionFilter) iter.Seq2[*
 
 // EndSession ends a session and gives its slot back. It succeeds for a session that has ended already.
 func (c *Client) EndSession(ctx context.Context, id string) error {
-	if err := checkID("id", id); err != nil {
-		return err
-	}
-	u, err := c.endpoint("v1", "sessions", id)
+	u, err := c.sessionURL(id)
 	if err != nil {
 		return err
 	}
@@ -172,14 +185,6 @@ func (c *Client) placementCall(ctx context.Context, body any, path ...string) (*
 		return nil, err
 	}
 	return &p, nil
-}
-
-func (c *Client) get(ctx context.Context, answer any, path ...string) error {
-	u, err := c.endpoint(path...)
-	if err != nil {
-		return err
-	}
-	return c.do(ctx, call{method: http.MethodGet, url: u, token: c.apiKey, answer: answer})
 }
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)

@@ -17,8 +17,12 @@ func (c *Client) Worker(ctx context.Context, id string) (*Worker, error) {
 	if err := checkID("id", id); err != nil {
 		return nil, err
 	}
+	u, err := c.endpoint("v1", "workers", id)
+	if err != nil {
+		return nil, err
+	}
 	var w Worker
-	if err := c.get(ctx, &w, "v1", "workers", id); err != nil {
+	if err := c.do(ctx, call{method: http.MethodGet, url: u, token: c.apiKey, answer: &w}); err != nil {
 		return nil, err
 	}
 	return &w, nil
@@ -49,7 +53,7 @@ func (c *Client) DrainWorker(ctx context.Context, id string, drain DrainWorker) 
 	return c.drainCall(ctx, http.MethodPost, id, drainBody{DeadlineSeconds: seconds, Override: drain.Override})
 }
 
-// UndrainWorker undoes a drain. It needs an operator's key, and fails with conflict when the worker is gone or lost.
+// UndrainWorker undoes a drain. A worker that does not drain stays as it is. It needs an operator's key.
 func (c *Client) UndrainWorker(ctx context.Context, id string) (*Worker, error) {
 	return c.drainCall(ctx, http.MethodDelete, id, nil)
 }
