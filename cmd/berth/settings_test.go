@@ -18,10 +18,8 @@ func TestEverySettingIsRead(t *testing.T) {
 	source := ownSource(t)
 	for _, spec := range []any{config.API{}, config.Worker{}, config.Migrate{}, config.Tool{}, config.Local{}} {
 		process := reflect.TypeOf(spec)
-		for i := range process.NumField() {
-			group := process.Field(i)
-			for j := range group.Type.NumField() {
-				field := group.Type.Field(j)
+		for group := range process.Fields() {
+			for field := range group.Type.Fields() {
 				whole := regexp.MustCompile(`settings\.`+group.Name+`[,)]`).MatchString(source) &&
 					regexp.MustCompile(`settings\.`+field.Name+`\b`).MatchString(source)
 				if alone := strings.Contains(source, "settings."+group.Name+"."+field.Name); !alone && !whole {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
@@ -75,6 +76,9 @@ func (s *Store) Regions(ctx context.Context) ([]berth.Region, error) {
 
 // SetRegion makes a region or changes its spill order, whose regions must exist.
 func (s *Store) SetRegion(ctx context.Context, region berth.Region) error {
+	if slices.Contains(region.Spill, region.ID) {
+		return berth.Invalid("spill", "names the region itself; leave it out")
+	}
 	if err := s.knownRegions(ctx, "spill", region.Spill); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -13,7 +14,7 @@ import (
 const redacted = "[redacted]"
 
 // redact is the ReplaceAttr of every logger: it hides values by key, by the groups around them, and
-// by type.
+// by type, and gives durations their unit.
 func redact(groups []string, attr slog.Attr) slog.Attr {
 	if isSecretKey(attr.Key) || slices.ContainsFunc(groups, isSecretKey) {
 		return slog.String(attr.Key, redacted)
@@ -23,6 +24,8 @@ func redact(groups []string, attr slog.Attr) slog.Attr {
 		return slog.String(attr.Key, redacted)
 	case *url.URL:
 		return slog.String(attr.Key, withoutSecrets(value))
+	case time.Duration:
+		return slog.String(attr.Key, value.String()) // JSON would show a bare number of nanoseconds
 	default:
 		return attr
 	}

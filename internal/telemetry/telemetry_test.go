@@ -80,9 +80,10 @@ func TestSecretsAreNotLogged(t *testing.T) {
 func TestHarmlessAttributesAreLogged(t *testing.T) {
 	t.Parallel()
 	for format, out := range logged(func(l *slog.Logger) {
-		l.InfoContext(t.Context(), "session placed", "session_id", "s-1", "generation", 7, "err", context.Canceled, "tokenizer", "plain")
+		l.InfoContext(t.Context(), "session placed", "session_id", "s-1", "generation", 7, "err", context.Canceled, "tokenizer", "plain",
+			"took", 1500*time.Millisecond)
 	}) {
-		for _, want := range []string{"session placed", "s-1", "7", "context canceled", "plain"} {
+		for _, want := range []string{"session placed", "s-1", "7", "context canceled", "plain", "1.5s"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s lacks %q: %s", format, want, out)
 			}
