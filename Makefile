@@ -55,7 +55,7 @@ bench: deps ## run every Go benchmark once, so that none can rot
 	if [ -z "$$packages" ]; then echo "no package has benchmarks"; else go test -run '^$$' -bench . -benchtime 1x $$packages; fi
 
 bench/failover-browser: deps build ## kill a browser's worker KILLS times (5), release binary; writes bench/results/browser-failover.json
-	BERTH_E2E_BINARY=$(CURDIR)/bin/berth go test -run '^$$' -bench BrowserFailover -benchtime $(KILLS)x -timeout 30m ./e2e \
+	BERTH_TEST_BINARY=$(CURDIR)/bin/berth go test -run '^$$' -bench BrowserFailover -benchtime $(KILLS)x -timeout 30m ./e2e \
 		-out $(CURDIR)/bench/results/browser-failover.json
 
 tidy: ## tidy go.mod, go.sum and the tools' own, and format the code

@@ -9,7 +9,7 @@ import (
 )
 
 // binaryVar names a binary to test in place of one that is built for the run.
-const binaryVar = "BERTH_E2E_BINARY"
+const binaryVar = "BERTH_TEST_BINARY"
 
 // newBinary returns a function whose first call builds the binary.
 func newBinary(dir string) func() (string, error) {

@@ -4,7 +4,7 @@
 // # Model
 //
 // Everything under test is a process of one binary, built once per run and with the race detector exactly when the tests are.
-// BERTH_E2E_BINARY names a binary that was built before, such as a release. A [stack] is one `berth dev` with its database.
+// BERTH_TEST_BINARY names a binary that was built before, such as a release. A [stack] is one `berth dev` with its database.
 // Most tests share one, to which two more API processes are added; each has a tenant and a region with workers of its own
 // there, so that they run in parallel without meeting. A test that kills what `berth dev` runs has a stack to itself.
 //
