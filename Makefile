@@ -15,15 +15,18 @@ DEV_FLAGS ?=
 # Kills that make bench/failover-browser measures.
 KILLS ?= 5
 
-.PHONY: help deps demo build test test/fast test/compose lint vuln generate verify bench bench/failover-browser tidy
+.PHONY: help deps deps/demo demo build test test/fast test/compose lint vuln generate verify bench bench/failover-browser tidy
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-deps: ## install what is missing: PostgreSQL server binaries, Chromium, gcc (apt, or a hint)
-	@scripts/deps.sh
+deps: ## install what is missing: PostgreSQL server binaries, curl, Chromium, gcc (apt, or a hint)
+	@scripts/deps.sh test
 
-demo: deps build ## run everything on this machine and print the URL, a key and a curl line
+deps/demo: ## install only what the demo needs: PostgreSQL server binaries, curl
+	@scripts/deps.sh demo
+
+demo: deps/demo build ## run everything on this machine and print the URL, a key and a curl line
 	exec bin/berth dev $(DEV_FLAGS)
 
 build: ## build the static binary bin/berth
@@ -32,7 +35,7 @@ build: ## build the static binary bin/berth
 test: deps ## run every test with the race detector, browser included; a skipped test fails it when CI=true
 	@scripts/test.sh
 
-test/fast: ## inner loop: no race detector, no end-to-end tests, -short, cached results
+test/fast: deps ## inner loop: no race detector, no end-to-end tests, -short, cached results
 	go test -short $$(go list ./... | grep -v '/e2e$$')
 
 test/compose: ## start compose.yaml, place a session, kill its worker; needs a Docker engine, so it is no part of CI

@@ -1,11 +1,23 @@
 #!/usr/bin/env bash
-# Installs what the tests and the demo need and this machine lacks. Silent and instant when nothing is missing.
+# Installs what this machine lacks. Silent and instant when nothing is missing.
 #
-#   PostgreSQL server, 15 or newer   berth dev and the tests run a private one
-#   Chromium or Chrome               the end-to-end tests drive a real browser
-#   gcc and the C headers            the race detector links against C
-#   CA certificates                  Go downloads modules over TLS
+#   deps.sh demo   for make demo
+#     PostgreSQL server, 15 or newer   berth dev and the tests run a private one
+#     curl                             berth dev prints a line for it
+#     CA certificates                  Go downloads modules over TLS
+#   deps.sh test   for everything (the default): the above, and
+#     Chromium or Chrome               the end-to-end tests drive a real browser
+#     gcc and the C headers            the race detector links against C
 set -euo pipefail
+
+purpose=${1:-test}
+case $purpose in
+  demo | test) ;;
+  *)
+    echo "usage: scripts/deps.sh [demo|test]" >&2
+    exit 2
+    ;;
+esac
 
 oldest_postgres=15
 
@@ -54,19 +66,28 @@ fi
 
 missing=()
 has_postgres || missing+=(postgresql)
-has_browser || missing+=(chromium)
-has_compiler || missing+=(gcc)
-has_headers || missing+=(libc6-dev)
+command -v curl >/dev/null 2>&1 || missing+=(curl)
 has_certificates || missing+=(ca-certificates)
+if [ "$purpose" = test ]; then
+  has_browser || missing+=(chromium)
+  has_compiler || missing+=(gcc)
+  has_headers || missing+=(libc6-dev)
+fi
 [ "${#missing[@]}" -eq 0 ] && exit 0
 
 echo "deps: missing on this machine: ${missing[*]}"
 
 if ! command -v apt-get >/dev/null 2>&1; then
+  homebrew="brew install postgresql@17"
+  others="PostgreSQL $oldest_postgres or newer (server) and curl"
+  if [ "$purpose" = test ]; then
+    homebrew+=" && brew install --cask chromium && xcode-select --install"
+    others="PostgreSQL $oldest_postgres or newer (server), curl, Chromium, gcc and the C headers"
+  fi
   if command -v brew >/dev/null 2>&1; then
-    echo "deps: run: brew install postgresql@17 && brew install --cask chromium && xcode-select --install" >&2
+    echo "deps: run: $homebrew" >&2
   else
-    echo "deps: no apt-get here; install PostgreSQL $oldest_postgres or newer (server), Chromium, gcc and the C headers with your package manager" >&2
+    echo "deps: no apt-get here; install $others with your package manager" >&2
   fi
   exit 1
 fi
@@ -100,5 +121,5 @@ fi
 
 has_postgres || { echo "deps: this release's PostgreSQL is older than $oldest_postgres; install a newer one from the PostgreSQL project's own apt packages" >&2; exit 1; }
 # Ubuntu's chromium package is a stub that asks for snap.
-has_browser || { echo "deps: no Chromium after installing; on Ubuntu install Google Chrome or the chromium snap" >&2; exit 1; }
+[ "$purpose" = demo ] || has_browser || { echo "deps: no Chromium after installing; on Ubuntu install Google Chrome or the chromium snap" >&2; exit 1; }
 echo "deps: installed ${missing[*]}"
