@@ -15,6 +15,9 @@ import (
 // maxBody is the most that a request body may hold, in bytes.
 const maxBody = 64 << 10
 
+// restTimeout is how long an answered sender may take for the rest of a body that nobody reads.
+const restTimeout = time.Second
+
 // fieldBody names the body as a whole in errors.
 const fieldBody = "body"
 
@@ -40,6 +43,38 @@ func readBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) ([]
 	}
 	_ = connection.SetReadDeadline(time.Time{})
 	return body, nil
+}
+
+// endBody bounds the wait for what a request did not read of its body. net/http reads a rest of up to 256 KiB, so that
+// the answer is not lost to a reset and the connection can be kept, but it would wait for that as long as the sender
+// likes: one that asked for 100 Continue and got an answer instead never sends it.
+func endBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := &watchedBody{ReadCloser: r.Body}
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = body
+			defer func() {
+				if !body.ended {
+					_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTimeout)) // a test's writer has none
+				}
+			}()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// watchedBody knows whether it was read to its end.
+type watchedBody struct {
+	io.ReadCloser
+
+	ended bool
+}
+
+// Read implements io.Reader.
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err != nil
+	return n, err
 }
 
 func errTooLarge() *berth.Refusal {

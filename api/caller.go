@@ -66,8 +66,9 @@ func (s *service) only(roles ...auth.Role) func(http.Handler) http.Handler {
 
 // bearer returns the credential of the request.
 func bearer(r *http.Request) (string, error) {
+	// Of two headers a proxy may read the other one.
 	credential, ok := auth.ParseBearer(r.Header.Get("Authorization"))
-	if !ok {
+	if !ok || len(r.Header.Values("Authorization")) > 1 {
 		return "", berth.Refuse(berth.CodeUnauthenticated, "Send an API key as Authorization: Bearer <key>.")
 	}
 	return credential, nil

@@ -69,6 +69,18 @@ func TestKeyIsCheckedBeforeAnythingElse(t *testing.T) {
 	}
 }
 
+func TestTwoKeysAreNoKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	for _, second := range []string{"wrong", r.tenant} {
+		request := r.request("GET", "/v1/sessions", r.tenant, http.NoBody)
+		request.Header.Add("Authorization", "Bearer "+second)
+		if a := r.send(request); a.status != 401 {
+			t.Errorf("%d", a.status)
+		}
+	}
+}
+
 func TestStoreOfKeysAwayIsUnavailableNotUnauthenticated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -70,8 +70,14 @@ func cut[T any](items []T, limit int) (page []T, more bool) {
 // wellFormedQuery refuses a query string that cannot be decoded: dropping a filter would widen the answer.
 func (s *service) wellFormedQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
 			s.refuse(w, r, berth.Invalid("query", "must be percent-encoded name=value pairs joined by &"))
+			return
+		}
+		// Integers are plain digits, as in bodies; the generated code would take +1 and 01.
+		if limit := query.Get("limit"); strings.HasPrefix(limit, "+") || len(limit) > 1 && limit[0] == '0' {
+			s.refuse(w, r, berth.Invalid("limit", "must be one integer from 1 to 200"))
 			return
 		}
 		next.ServeHTTP(w, r)

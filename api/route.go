@@ -18,7 +18,7 @@ import (
 func (s *service) routes() chi.Router {
 	calls := wire.ServerInterfaceWrapper{Handler: s, ErrorHandlerFunc: s.badParameter}
 	r := chi.NewRouter()
-	r.Use(s.observe, s.recoverPanic, middleware.GetHead)
+	r.Use(s.observe, endBody, s.recoverPanic, middleware.GetHead)
 	r.NotFound(s.unrouted)
 	r.MethodNotAllowed(s.unrouted)
 	s.versionOne(r, &calls)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -167,6 +168,43 @@ func TestScenario_V08_SlowSenderIsCut(t *testing.T) {
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("cut after %v", took)
+	}
+}
+
+func TestScenario_V08_SenderThatIsAnsweredBeforeItsBodyIsCut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	for name, want := range map[string]struct {
+		key    string
+		status int
+	}{
+		"too large": {r.tenant, http.StatusRequestEntityTooLarge},
+		"no key":    {"nobody", http.StatusUnauthorized},
+	} {
+		connection, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = connection.SetDeadline(time.Now().Add(20 * time.Second))
+		_, err = fmt.Fprintf(connection, "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", want.key, maxBody+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := bufio.NewReader(connection)
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != want.status {
+			t.Errorf("%s: %d", name, response.StatusCode)
+		}
+		if _, err := reader.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: the connection is not closed: %v", name, err)
+		}
+		_ = connection.Close()
 	}
 }
 

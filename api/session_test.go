@@ -163,7 +163,7 @@ func TestQueriesAreCheckedAsStrictlyAsBodies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	for query, field := range map[string]string{
-		"limit=0": "limit", "limit=201": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=1.5": "limit", "limit=1&limit=2": "limit",
+		"limit=0": "limit", "limit=%2B1": "limit", "limit=01": "limit", "limit=201": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=1.5": "limit", "limit=1&limit=2": "limit",
 		"limit=99999999999999999999": "limit", "state=gone": "state", "state=": "state", "worker=a/b": "worker", "tenant=..": "tenant",
 		"cursor=x": "cursor", "cursor=czEu": "cursor", "cursor=dzEudy0x": "cursor", "state=%zz": "query", "a;b": "query",
 	} {

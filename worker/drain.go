@@ -17,6 +17,7 @@ type drain struct {
 	deadline time.Time
 	window   time.Duration // moves happen in the last window before the deadline
 	total    int           // sessions when it began; zero before
+	emptied  bool          // at the deadline, the database took back all that was placed here
 }
 
 // planDrain spreads the moves over the last half of the time there is, thirty seconds at most.
@@ -55,6 +56,7 @@ func (t *tenure) learnDrain(r renewal) {
 		t.drain = planDrain(t.config.Now(), deadline)
 	case !t.stopping || deadline.Before(t.drain.deadline):
 		t.drain.deadline = deadline
+		t.drain.emptied = t.drain.emptied && !t.config.Now().Before(deadline) // an override may give more time
 	}
 }
 
@@ -105,25 +107,34 @@ func (t *tenure) checkStop() {
 	}
 }
 
-// moveDue moves the sessions whose turn it is.
+// moveDue moves the sessions whose turn it is, and at the deadline everything that is placed here: only the database
+// knows of sessions that nobody connected to.
 func (t *tenure) moveDue(ctx context.Context) {
 	if t.drain == nil || t.moving || t.end != nil || t.config.Now().Before(t.moveAfter) {
 		return
 	}
-	serving := t.hub.Serving() // in no order
-	if n := t.drain.due(t.config.Now(), len(serving)); n > 0 {
-		t.move(ctx, serving[:n])
+	now, serving := t.config.Now(), t.hub.Serving() // in no order
+	n := t.drain.due(now, len(serving))
+	switch over := !now.Before(t.drain.deadline); {
+	case over && (n > 0 || !t.drain.emptied):
+		t.move(ctx, serving, nil)
+	case n > 0:
+		t.move(ctx, serving[:n], keysOf(serving[:n]))
 	}
 }
 
-// move gives sessions up in the database, then closes them here. If the database does not take it, it is tried
-// again; well past the deadline they are closed regardless, since the reaper gives them up too.
-func (t *tenure) move(ctx context.Context, some []signaling.Served) {
-	t.moving = true
+func keysOf(some []signaling.Served) []berth.SessionKey {
 	keys := make([]berth.SessionKey, len(some))
 	for i, s := range some {
 		keys[i] = s.Key
 	}
+	return keys
+}
+
+// move gives sessions up in the database, then closes them here. If the database does not take it, it is tried
+// again; well past the deadline they are closed regardless, since the reaper gives them up too.
+func (t *tenure) move(ctx context.Context, some []signaling.Served, keys []berth.SessionKey) {
+	t.moving = true
 	t.beside(func() func() {
 		_, err := call(ctx, t.config.CallTimeout, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, t.registry.Displace(ctx, t.config.WorkerID, t.instance, keys)
@@ -132,10 +143,13 @@ func (t *tenure) move(ctx context.Context, some []signaling.Served) {
 			t.moving = false
 			if err != nil {
 				t.moveAfter = t.config.Now().Add(t.config.RegisterRetry)
-				t.log.WarnContext(ctx, "sessions not displaced", "count", len(keys), "err", err)
+				t.log.WarnContext(ctx, "sessions not displaced", "count", len(some), "err", err)
 				if t.drain == nil || t.config.Now().Before(t.drain.deadline.Add(t.config.CallTimeout)) {
 					return // if it was taken after all, the next renewal says so
 				}
+			}
+			if t.drain != nil && keys == nil {
+				t.drain.emptied = true
 			}
 			t.metrics.dropped.WithLabelValues("drain").Add(float64(len(some)))
 			for _, s := range some {

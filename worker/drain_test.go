@@ -61,6 +61,32 @@ func TestDrainCanBeUndone(t *testing.T) {
 	})
 }
 
+// Only the database knows of sessions that were placed here and that nobody connected to.
+func TestDeadlineGivesUpAllThatIsPlacedHereOnce(t *testing.T) {
+	t.Parallel()
+	inFakeTime(t, func(b *bench) {
+		b.registry.set(func() {
+			b.registry.state, b.registry.deadline = berth.WorkerDraining, time.Now().Add(20*time.Second)
+		})
+		asked := func() (n int) {
+			b.registry.set(func() { n = len(b.registry.displace) })
+			return n
+		}
+		b.sleep(20*time.Second - awakeTick)
+		if n := asked(); n != 0 {
+			t.Errorf("the database was asked %d times before the deadline", n)
+		}
+		b.sleep(3 * awakeTick)
+		if n := asked(); n != 1 {
+			t.Errorf("the database was asked %d times at the deadline, want once", n)
+		}
+		b.sleep(time.Minute)
+		if n := asked(); n != 1 {
+			t.Errorf("the database was asked %d times, want once", n)
+		}
+	})
+}
+
 func TestMovesAreRepeatedUntilTheDatabaseTakesThem(t *testing.T) {
 	t.Parallel()
 	inFakeTime(t, func(b *bench) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -321,6 +322,9 @@ func (r *fakeRegistry) Displace(ctx context.Context, _ string, _ berth.Instance,
 		<-ctx.Done()
 		r.mu.Lock()
 		return fmt.Errorf("%w: %w", berth.ErrUnavailable, ctx.Err())
+	}
+	if keys == nil {
+		keys = slices.Collect(maps.Keys(r.sessions))
 	}
 	r.displace = append(r.displace, keys)
 	for _, k := range keys {

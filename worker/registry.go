@@ -44,6 +44,7 @@ type Registry interface {
 	// EndSessions ends sessions that are still at the generation named.
 	EndSessions(ctx context.Context, ends []berth.End) error
 
-	// Displace gives up sessions: they wait for a rejoin, or end if they asked for that.
+	// Displace gives up sessions: they wait for a rejoin, or end if they asked for that. Nil keys mean all that are
+	// placed here, also those that nobody connected to.
 	Displace(ctx context.Context, workerID string, instance berth.Instance, keys []berth.SessionKey) error
 }

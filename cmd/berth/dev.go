@@ -49,6 +49,9 @@ func devCommand() *cobra.Command {
 		Short: "Run everything on this machine: Postgres, API, workers, dashboard, demo. Not for production",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if flags.data == "" && cmd.Flags().Changed("data") {
+				return usageError{errors.New("--data is empty: name a directory, or leave it out for a temporary one")}
+			}
 			if err := flags.validate(); err != nil {
 				return err
 			}
@@ -57,7 +60,7 @@ func devCommand() *cobra.Command {
 	}
 	command.Flags().IntVar(&flags.workers, "workers", 3, "worker processes, 1 to 32")
 	command.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8080", "address of API and dashboard; port 0 picks a free one")
-	command.Flags().StringVar(&flags.data, "data", "", "directory that keeps the database; default: temporary")
+	command.Flags().StringVar(&flags.data, "data", "", "directory that keeps the database; keys are new at each start; default: temporary")
 	command.Flags().BoolVar(&flags.json, "json", false, "print one line of JSON when ready, and nothing else")
 	return command
 }
@@ -127,7 +130,14 @@ func runDev(ctx context.Context, flags devFlags, out io.Writer) error {
 }
 
 func (p *devProcess) start(ctx context.Context, flags devFlags, settings config.Local, logger *slog.Logger) error {
-	var err error
+	// Better to know before a database and workers were started in vain.
+	probe, err := listen(ctx, "--listen", flags.listen)
+	if err != nil {
+		return fmt.Errorf("%w; name another address, or let port 0 pick one", err)
+	}
+	if err := probe.Close(); err != nil {
+		return err
+	}
 	p.postgres, err = devpg.Start(ctx, devpg.Config{
 		Dir: flags.data, Durable: flags.data != "", BinDir: settings.Postgres.BinDir, Logger: logger,
 	})
@@ -251,6 +261,7 @@ Berth is ready (for local work: keys and data are not protected like in producti
   demo        %[1]s/demo
   dashboard   %[2]s
   API key     %[3]s
+  operator    %[5]s
   database    psql '%[4]s'
 
 Start a session:
@@ -258,7 +269,7 @@ Start a session:
   curl -s -X POST %[1]s/v1/sessions -H 'Authorization: Bearer %[3]s' -H 'Content-Type: application/json' -d '{}'
 
 Ctrl-C stops everything.
-`, p.report.APIURL, p.report.DashboardURL, p.report.APIKey, p.report.DatabaseURL)
+`, p.report.APIURL, p.report.DashboardURL, p.report.APIKey, p.report.DatabaseURL, p.report.OperatorKey)
 	return err
 }
 

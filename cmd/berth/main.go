@@ -1,7 +1,7 @@
 // Command berth is every process of Berth: API, worker, migrations, tools, and all of them together for local work.
 //
 // This package wires the others, turns signals into an orderly stop, and errors into exit codes: 0 done, 1 failed, 2
-// the command line or the configuration is wrong. The first SIGINT or SIGTERM stops, the second ends at once.
+// the command line or the configuration is wrong. The first SIGINT, SIGTERM or SIGHUP stops, the second ends at once.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -20,7 +21,7 @@ var version = "dev"
 type usageError struct{ error }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	// After the first signal the default handlers are back, so that the second one ends the process.
 	context.AfterFunc(ctx, stop)
@@ -28,10 +29,15 @@ func main() {
 	switch usage := (usageError{}); {
 	case err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil:
 	case errors.As(err, &usage):
-		fmt.Fprintln(os.Stderr, "berth:", err)
+		complain(err)
 		os.Exit(2)
 	default:
-		fmt.Fprintln(os.Stderr, "berth:", err)
+		complain(err)
 		os.Exit(1)
 	}
+}
+
+// complain prints an error once with the program's name, which errors of the client begin with too.
+func complain(err error) {
+	fmt.Fprintln(os.Stderr, "berth:", strings.TrimPrefix(err.Error(), "berth: "))
 }

@@ -76,7 +76,7 @@ func TestDisplacementTakesChunksAndOnlyWhatIsNamed(t *testing.T) {
 	}
 	r.ok(r.store.Displace(t.Context(), w.id, w.number, keys[:1]))
 	r.ok(r.store.Displace(t.Context(), w.id, w.number-1, keys)) // an instance before owns none of them
-	r.ok(r.store.Displace(t.Context(), w.id, w.number, nil))
+	r.ok(r.store.Displace(t.Context(), w.id, w.number, []berth.SessionKey{}))
 	if free := r.free(); free != 3 {
 		t.Errorf("%d free, want those of one displaced session and two unused", free)
 	}
@@ -84,6 +84,13 @@ func TestDisplacementTakesChunksAndOnlyWhatIsNamed(t *testing.T) {
 		if n, err := r.store.DisplaceDrained(t.Context(), w.id, w.number, 4); err != nil || n != want {
 			t.Errorf("displaced %d, %v; want %d", n, err, want)
 		}
+	}
+	for _, id := range ids("t", 3) {
+		r.place(start(id))
+	}
+	r.ok(r.store.Displace(t.Context(), w.id, w.number, nil)) // all that is there
+	if free := r.free(); free != 8 {
+		t.Errorf("%d free, want all", free)
 	}
 }
 

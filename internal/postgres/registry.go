@@ -129,11 +129,15 @@ func (s *Store) Drain(ctx context.Context, workerID string, instance berth.Insta
 	return s.current(ctx, "worker_drain", workerID, int32(instance), deadline.Seconds(), true)
 }
 
-// Displace takes sessions off a worker that reached its drain deadline.
+// Displace takes sessions off a worker that drains. Nil keys mean all that are placed there, also those that nobody
+// connected to.
 func (s *Store) Displace(
 	ctx context.Context, workerID string, instance berth.Instance, keys []berth.SessionKey,
 ) error {
-	numbers := make([]int64, len(keys))
+	var numbers []int64
+	if keys != nil {
+		numbers = make([]int64, len(keys))
+	}
 	for i, key := range keys {
 		numbers[i] = int64(key)
 	}

@@ -36,12 +36,13 @@ select w.id as worker_id, w.instance, w.region, w.state, w.cordoned_reason,
        w.instance in (select berth.present_instances()) as present,
        clock_timestamp() - l.renewed_at as renewed_ago,
        l.expires_at - clock_timestamp() as lease_left,
-       g.opened_at as gap_opened_at, g.evidence as gap_evidence,
+       g.opened_at as gap_opened_at, g.confirmed_at as gap_confirmed_at, g.evidence as gap_evidence,
        w.drain_deadline
   from berth.workers w
   left join berth.worker_leases l on l.worker_id = w.id and l.instance = w.instance
-  left join berth.gaps g on g.worker_id = w.id and g.cleared_at is null and g.confirmed_at is null;
-comment on view berth.liveness is 'Workers as the reaper sees them: presence lock, lease, open gap.';
+  left join berth.gaps g on g.worker_id = w.id and g.instance = w.instance and g.cleared_at is null;
+comment on view berth.liveness is
+    'Workers as the reaper sees them: presence lock, lease, and the gap that is open or proved the loss.';
 
 -- Always empty: each row is an invariant that does not hold.
 create view berth.violations as

@@ -27,7 +27,8 @@
 //
 //	1000, 4404      the session ended               closed, ErrSessionEnded
 //	4409            a newer connection took over    closed, ErrReplaced
-//	4400 1007 1009  the owner refused a message     closed, ErrRejected
+//	4400 1002       the owner refused a message     closed, ErrRejected
+//	1007 1009
 //	4401            token refused                   one fresh token through rejoin, then closed, ErrUnauthorized
 //	4410            moved, or a stale generation    rejoin now
 //	1012, 1013      planned move, overload          the same URL, after the wait that the owner named

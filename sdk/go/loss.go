@@ -115,7 +115,7 @@ func finalReason(code websocket.StatusCode) error {
 		return ErrSessionEnded
 	case closeReplaced:
 		return ErrReplaced
-	case closeBad, websocket.StatusInvalidFramePayloadData, websocket.StatusMessageTooBig:
+	case closeBad, websocket.StatusProtocolError, websocket.StatusInvalidFramePayloadData, websocket.StatusMessageTooBig:
 		return ErrRejected
 	default:
 		return nil

@@ -70,43 +70,43 @@ func (s ICEServer) LogValue() slog.Value { return slog.AnyValue(s.URLs) }
 // Session is a session as the API reads it: a copy of its row, without tokens. A time that does not apply is zero.
 type Session struct {
 	ID                 string          `json:"id"`
-	TenantID           string          `json:"tenant_id"` // told to operators only
+	TenantID           string          `json:"tenant_id,omitzero"` // told to operators only
 	Kind               string          `json:"kind"`
 	State              string          `json:"state"` // assigned, active, awaiting_rejoin or ended
 	Generation         int64           `json:"generation"`
-	Region             string          `json:"region"`           // where it was placed last
-	RequestedRegion    string          `json:"requested_region"` // empty: anywhere
+	Region             string          `json:"region,omitzero"`           // where it was placed last
+	RequestedRegion    string          `json:"requested_region,omitzero"` // empty: anywhere
 	Spill              bool            `json:"spill"`
 	Spilled            bool            `json:"spilled"`
-	Owner              *Owner          `json:"owner"` // nil: nobody owns it now
+	Owner              *Owner          `json:"owner,omitzero"` // nil: nobody owns it now
 	Handler            string          `json:"handler"`
 	OnWorkerLoss       string          `json:"on_worker_loss"`
 	TTLSeconds         int             `json:"ttl_seconds"`
 	IdleTimeoutSeconds int             `json:"idle_timeout_seconds"`
-	Metadata           json.RawMessage `json:"metadata"` // as it was given: a JSON object
+	Metadata           json.RawMessage `json:"metadata,omitzero"` // as it was given: a JSON object
 	CreatedAt          time.Time       `json:"created_at"`
-	ConnectBy          time.Time       `json:"connect_by"` // only while assigned
-	RejoinBy           time.Time       `json:"rejoin_by"`  // only while awaiting_rejoin
+	ConnectBy          time.Time       `json:"connect_by,omitzero"` // only while assigned
+	RejoinBy           time.Time       `json:"rejoin_by,omitzero"`  // only while awaiting_rejoin
 	ExpiresAt          time.Time       `json:"expires_at"`
-	EndedAt            time.Time       `json:"ended_at"`     // only once ended
-	EndedReason        string          `json:"ended_reason"` // only once ended
-	Peers              []SessionPeer   `json:"peers"`        // nil in lists
+	EndedAt            time.Time       `json:"ended_at,omitzero"`     // only once ended
+	EndedReason        string          `json:"ended_reason,omitzero"` // only once ended
+	Peers              []SessionPeer   `json:"peers,omitzero"`        // nil in lists
 }
 
 // SessionPeer is a peer of a session and whether it is connected.
 type SessionPeer struct {
 	Peer
 	Connected   bool      `json:"connected"`
-	ConnectedAt time.Time `json:"connected_at"` // only while connected
+	ConnectedAt time.Time `json:"connected_at,omitzero"` // only while connected
 }
 
 // Worker is a worker as an operator sees it. A time that does not apply is zero.
 type Worker struct {
 	ID             string    `json:"id"`
 	Instance       int64     `json:"instance"` // new at every start
-	Region         string    `json:"region"`
+	Region         string    `json:"region,omitzero"`
 	State          string    `json:"state"` // starting, ready, draining, gone or lost
-	CordonedReason string    `json:"cordoned_reason"`
+	CordonedReason string    `json:"cordoned_reason,omitzero"`
 	Capacity       int       `json:"capacity"` // slots
 	Used           int       `json:"used"`     // slots taken
 	Free           int       `json:"free"`     // slots that could be taken now; 0 unless ready and not cordoned
@@ -114,7 +114,7 @@ type Worker struct {
 	ControlURL     string    `json:"control_url"`
 	Version        string    `json:"version"`
 	RegisteredAt   time.Time `json:"registered_at"`
-	RenewedAt      time.Time `json:"renewed_at"`
-	LeaseExpiresAt time.Time `json:"lease_expires_at"`
-	DrainDeadline  time.Time `json:"drain_deadline"` // only while draining
+	RenewedAt      time.Time `json:"renewed_at,omitzero"`
+	LeaseExpiresAt time.Time `json:"lease_expires_at,omitzero"`
+	DrainDeadline  time.Time `json:"drain_deadline,omitzero"` // only while draining
 }
