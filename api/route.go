@@ -66,7 +66,7 @@ func (s *service) serviceRoutes(r chi.Router, calls *wire.ServerInterfaceWrapper
 func (s *service) pageRoutes(r chi.Router, calls *wire.ServerInterfaceWrapper) {
 	if s.cfg.Web != nil {
 		r.Get("/", calls.Dashboard)
-		r.Get("/assets/*", s.cfg.Web.ServeHTTP)
+		r.Get("/assets/*", s.asset)
 	}
 	if s.cfg.Demo == nil {
 		return
@@ -132,3 +132,34 @@ func (s *service) Dashboard(w http.ResponseWriter, r *http.Request) { s.cfg.Web.
 
 // Demo serves GET /demo by the pages that were configured.
 func (s *service) Demo(w http.ResponseWriter, r *http.Request) { s.cfg.Web.ServeHTTP(w, r) }
+
+// asset serves a page's file. One that does not exist is a problem like every unknown path.
+func (s *service) asset(w http.ResponseWriter, r *http.Request) {
+	answer := &fileAnswer{ResponseWriter: w}
+	s.cfg.Web.ServeHTTP(answer, r)
+	if answer.absent {
+		s.notFound(w, r)
+	}
+}
+
+// fileAnswer passes an answer on, unless it is that there is no such file.
+type fileAnswer struct {
+	http.ResponseWriter
+
+	absent bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *fileAnswer) WriteHeader(status int) {
+	if a.absent = status == http.StatusNotFound; !a.absent {
+		a.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (a *fileAnswer) Write(p []byte) (int, error) {
+	if a.absent {
+		return len(p), nil
+	}
+	return a.ResponseWriter.Write(p)
+}

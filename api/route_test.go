@@ -54,7 +54,13 @@ func TestRoutesAndDocumentAreTheSame(t *testing.T) {
 
 func TestUnknownPathsAndMethodsAreProblems(t *testing.T) {
 	t.Parallel()
-	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "text/html") })
+	page := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/assets/none.js" {
+			http.NotFound(w, q)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+	})
 	r := newRig(t, func(c *Config, _ *store) { c.Web = page })
 	for name, tc := range map[string]struct {
 		method, path string
@@ -73,12 +79,16 @@ func TestUnknownPathsAndMethodsAreProblems(t *testing.T) {
 		"health":              {"DELETE", "/livez", 405, "GET, HEAD"},
 		"a page":              {"GET", "/", 200, ""},
 		"a page's file":       {"GET", "/assets/x.js", 200, ""},
+		"no such file":        {"GET", "/assets/none.js", 404, ""},
 		"no page":             {"GET", "/sessions", 404, ""},
 		"page without demo":   {"GET", "/demo", 404, ""},
 	} {
 		a := r.call(tc.method, tc.path, r.tenant, "")
 		if a.status != tc.status || a.Header.Get("Allow") != tc.allow {
 			t.Errorf("%s: %d, Allow %q, want %d, %q", name, a.status, a.Header.Get("Allow"), tc.status, tc.allow)
+		}
+		if tc.status != 200 && a.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: answered as %q", name, a.Header.Get("Content-Type"))
 		}
 	}
 	if n := r.store.calls.Load(); n != 0 {

@@ -157,10 +157,14 @@ func (p *Peer) offerIfNeeded() error {
 	return nil
 }
 
-// applyAnswer completes an offer of the server.
-func (p *Peer) applyAnswer(desc *description) error {
+// applyAnswer completes an offer of the server, unless the answer could not be read. That nobody asked says more than
+// what is wrong with it.
+func (p *Peer) applyAnswer(desc *description, unreadable error) error {
 	if p.pc.SignalingState() != webrtc.SignalingStateHaveLocalOffer {
 		return ErrNoOffer
+	}
+	if unreadable != nil {
+		return unreadable
 	}
 	answer := webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: desc.raw}
 	if err := p.pc.SetRemoteDescription(answer); err != nil {

@@ -162,8 +162,10 @@ func TestABadOfferChangesNothing(t *testing.T) {
 				t.Errorf("%s: offer with %s: %v; want an error about %q", when, name, err, b[1])
 			}
 		}
-		if err := c.peer.Answer(ctx, offer.SDP); !errors.Is(err, media.ErrNoOffer) {
-			t.Errorf("%s: answer without an offer: %v", when, err)
+		for _, sdp := range []string{offer.SDP, "v=0"} {
+			if err := c.peer.Answer(ctx, sdp); !errors.Is(err, media.ErrNoOffer) {
+				t.Errorf("%s: answer without an offer: %v", when, err)
+			}
 		}
 	}
 	try("before the first offer")

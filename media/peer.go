@@ -151,11 +151,8 @@ func (p *Peer) parse(sdp string) (desc *description, err error) {
 
 // Answer applies the client's answer to an offer of the server.
 func (p *Peer) Answer(ctx context.Context, sdp string) error {
-	desc, err := p.parse(sdp)
-	if err != nil {
-		return err
-	}
-	return p.session.call(ctx, p, func() error { return p.applyAnswer(desc) })
+	desc, unreadable := p.parse(sdp)
+	return p.session.call(ctx, p, func() error { return p.applyAnswer(desc, unreadable) })
 }
 
 // Candidate adds a candidate of the client; nil or an empty one is the end of them. Up to 64 may come

@@ -79,6 +79,11 @@ func (s *Store) SetRegion(ctx context.Context, region berth.Region) error {
 	if slices.Contains(region.Spill, region.ID) {
 		return berth.Invalid("spill", "names the region itself; leave it out")
 	}
+	for i, id := range region.Spill {
+		if slices.Contains(region.Spill[:i], id) {
+			return berth.Invalid("spill", "names a region twice; name each once")
+		}
+	}
 	if err := s.knownRegions(ctx, "spill", region.Spill); err != nil {
 		return err
 	}

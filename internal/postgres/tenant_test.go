@@ -47,6 +47,10 @@ func TestRegionsSpillToKnownRegionsOnly(t *testing.T) {
 	if refusal.Fields[0].Field != "spill" {
 		t.Errorf("got %+v", refusal)
 	}
+	refusal = r.refused(berth.CodeInvalidArgument, r.store.SetRegion(t.Context(), berth.Region{ID: "eu", Spill: []string{"us", "us"}}))
+	if refusal.Fields[0].Field != "spill" {
+		t.Errorf("got %+v", refusal)
+	}
 	regions, err := r.store.Regions(t.Context())
 	if err != nil || len(regions) != 2 || regions[0].ID != "eu" || regions[0].Spill[0] != "us" {
 		t.Errorf("got %+v, %v", regions, err)
