@@ -21,7 +21,7 @@ var version = "dev"
 type usageError struct{ error }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
 	// After the first signal the default handlers are back, so that the second one ends the process.
 	context.AfterFunc(ctx, stop)
@@ -35,6 +35,15 @@ func main() {
 		complain(err)
 		os.Exit(1)
 	}
+}
+
+// stopSignals are those that stop in order. A closed terminal does too, unless the caller said to ignore it, as nohup does.
+func stopSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // complain prints an error once with the program's name, which errors of the client begin with too.

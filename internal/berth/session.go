@@ -22,30 +22,11 @@ const (
 	SessionEnded          SessionState = "ended"
 )
 
-// SessionStates lists every state, in the order of a session's life.
-func SessionStates() []SessionState {
-	return []SessionState{SessionAssigned, SessionActive, SessionAwaitingRejoin, SessionEnded}
-}
-
 // HoldsSlot reports whether a media session in this state occupies a slot.
 func (s SessionState) HoldsSlot() bool { return s == SessionAssigned || s == SessionActive }
 
 // Live reports whether a session in this state counts against its tenant's quota.
 func (s SessionState) Live() bool { return s != SessionEnded }
-
-// CanBecome reports whether the state machine has the edge from s to next.
-func (s SessionState) CanBecome(next SessionState) bool {
-	switch s {
-	case SessionAssigned:
-		return next == SessionActive || next == SessionAwaitingRejoin || next == SessionEnded
-	case SessionActive:
-		return next == SessionAwaitingRejoin || next == SessionEnded
-	case SessionAwaitingRejoin:
-		return next == SessionAssigned || next == SessionEnded
-	default:
-		return false
-	}
-}
 
 // EndedReason says why a session ended.
 type EndedReason string
