@@ -5,8 +5,9 @@
 // database: one migrates, the others find it done. Neither "create schema if not exists" nor River's migrator is
 // safe without it.
 //
-// Files are numbered, each has a way down, and a comment says what a statement locks where that matters. A file that
-// was released is never changed; the next one changes what it made.
+// Tables are made by numbered files. Each has a way down, and a comment says what a statement locks where that matters. A
+// file that was released is never changed; the next one changes what it made. Functions and views are the program's, and
+// keep nothing: those of folder code are replaced as a whole when the tables are there. See code.go.
 package migrations
 
 import (
@@ -91,8 +92,14 @@ func UpTo(ctx context.Context, url string, version int64, logger *slog.Logger) e
 // Down takes back the newest own migration that is applied. When none is left it takes back River's.
 func Down(ctx context.Context, url string, logger *slog.Logger) error {
 	return withMigrator(ctx, url, logger, func(m *migrator) error {
-		if _, err := m.version(ctx); err != nil {
+		version, err := m.version(ctx)
+		if err != nil {
 			return err
+		}
+		if version >= firstWithoutCode {
+			if err := m.dropCode(ctx); err != nil {
+				return err
+			}
 		}
 		result, err := m.provider.Down(ctx)
 		if errors.Is(err, goose.ErrNoNextVersion) {
@@ -102,7 +109,7 @@ func Down(ctx context.Context, url string, logger *slog.Logger) error {
 			return fmt.Errorf("migrate down: %w", err)
 		}
 		m.logger.InfoContext(ctx, "migration taken back", "version", result.Source.Version)
-		return nil
+		return m.makeCode(ctx)
 	})
 }
 
@@ -251,6 +258,20 @@ func (m *migrator) up(ctx context.Context, version int64) error {
 	if _, err := m.version(ctx); err != nil {
 		return err
 	}
+	if err := m.tables(ctx, min(version, firstWithoutCode-1)); err != nil || version < firstWithoutCode {
+		return err
+	}
+	if err := m.dropCode(ctx); err != nil {
+		return err
+	}
+	if err := m.tables(ctx, version); err != nil {
+		return err
+	}
+	return m.makeCode(ctx)
+}
+
+// tables runs the numbered files up to version.
+func (m *migrator) tables(ctx context.Context, version int64) error {
 	results, err := m.provider.UpTo(ctx, version)
 	if err != nil {
 		return fmt.Errorf("migrate up: %w", err)

@@ -22,6 +22,8 @@ const (
 	CodeUnsupportedMedia   Code = "unsupported_media_type"
 	CodeAtCapacity         Code = "at_capacity"
 	CodeConcurrentSessions Code = "concurrent_sessions"
+	CodeStartRateLimited   Code = "session_start_rate_limited"
+	CodeIdempotency        Code = "idempotency_mismatch"
 	CodeUnavailable        Code = "unavailable"
 	CodeInternal           Code = "internal"
 )

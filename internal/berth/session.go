@@ -94,6 +94,9 @@ type Session struct {
 	TTL             time.Duration
 	IdleTimeout     time.Duration
 	Metadata        json.RawMessage // a JSON object, or nil
+	Slots           int             // weight
+	Strategy        Strategy
+	Selector        map[string]string // nil: any worker
 	CreatedAt       time.Time
 	ConnectBy       time.Time // zero unless State is assigned
 	RejoinBy        time.Time // zero unless State is awaiting_rejoin

@@ -5,9 +5,12 @@ import "time"
 // Tenant is an isolation and quota boundary.
 type Tenant struct {
 	ID                    string
-	DefaultRegion         string // empty: none
-	MaxConcurrentSessions *int   // nil: no quota
-	LiveSessions          int    // sessions that count against the quota now
+	DefaultRegion         string   // empty: none
+	MaxConcurrentSessions *int     // nil: no quota
+	LiveSessions          int      // sessions that count against the quota now
+	StartRate             float64  // sessions started per second; zero: no limit
+	StartBurst            int      // starts at once after a pause, 1 or more; zero without a StartRate
+	Strategy              Strategy // of starts that name none; empty: StrategySpread
 	CreatedAt             time.Time
 }
 

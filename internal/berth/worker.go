@@ -46,6 +46,8 @@ type Worker struct {
 	SignalingURL   string // what clients connect to
 	ControlURL     string // internal base URL: /livez, /nudge
 	Version        string
+	Labels         map[string]string // what selectors ask for
+	SuspectReason  string            // why it is given sessions only when nothing else is free; empty: it is not
 	RegisteredAt   time.Time
 	DrainDeadline  time.Time // zero unless draining
 	RenewedAt      time.Time // zero before the first lease

@@ -1,0 +1,435 @@
+-- write_placements writes the rows of sessions that have their slots: new ones, and those that lost their worker.
+create function berth.write_placements(
+    p_tenants text[], p_ids text[], p_kinds text[], p_handlers text[], p_on_losses text[], p_ttls int[], p_idles int[],
+    p_metadata text[], p_peers text[], p_roles text[], p_outcomes text[], p_placed boolean[], p_keys bigint[],
+    p_regions text[], p_spills boolean[], p_slots int[], p_strategies text[], p_selectors jsonb[], p_now timestamptz,
+    p_connect_seconds float8)
+returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+    v_connect_by constant timestamptz := p_now + make_interval(secs => p_connect_seconds);
+begin
+    insert into berth.sessions (key, tenant_id, id, kind, state, region, requested_region, spill, worker_id, instance,
+                                generation, handler, on_worker_loss, ttl_seconds, idle_timeout_seconds, metadata, slots,
+                                strategy, selector, created_at, placed_at, connect_by, expires_at)
+    select r.key, r.tenant, r.id, r.kind, 'assigned', l.region, r.region, r.spill, l.worker_id, l.instance,
+           nextval('berth.generation_seq'), r.handler, r.on_loss, r.ttl, r.idle, r.metadata::json, r.slots, r.strategy,
+           r.selector, p_now, p_now, v_connect_by, p_now + make_interval(secs => r.ttl)
+      from unnest(p_tenants, p_ids, p_kinds, p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, p_outcomes, p_placed,
+                  p_keys, p_regions, p_spills, p_slots, p_strategies, p_selectors)
+           r (tenant, id, kind, handler, on_loss, ttl, idle, metadata, outcome, placed, key, region, spill, slots,
+              strategy, selector)
+      join berth.slots l on l.session = r.key and l.part = 0
+     where r.placed and r.outcome = 'created';
+    insert into berth.peers (session, peer_id, role)
+    select r.key, r.peer, r.role
+      from unnest(p_peers, p_roles, p_outcomes, p_placed, p_keys) r (peer, role, outcome, placed, key)
+     where r.placed and r.outcome = 'created';
+    if 'replaced' = any (p_outcomes) then
+        update berth.sessions s
+           set state = 'assigned', region = l.region, worker_id = l.worker_id, instance = l.instance,
+               generation = nextval('berth.generation_seq'), placed_at = p_now, rejoin_by = null, forgotten_at = null,
+               connect_by = v_connect_by, answers = 1
+          from unnest(p_outcomes, p_placed, p_keys) r (outcome, placed, key)
+          join berth.slots l on l.session = r.key and l.part = 0
+         where r.placed and r.outcome = 'replaced' and s.key = r.key;
+    end if;
+    insert into berth.session_events (session, tenant_id, session_id, type, data)
+    select r.key, s.tenant_id, s.id, r.outcome,
+           jsonb_build_object('worker_id', s.worker_id, 'instance', s.instance, 'generation', s.generation,
+                              'region', s.region, 'rank', l.rank)
+      from unnest(p_outcomes, p_placed, p_keys) r (outcome, placed, key)
+      join berth.sessions s on s.key = r.key
+      join berth.slots l on l.session = r.key and l.part = 0
+     where r.placed;
+end
+$$;
+
+-- name_peers says which peer each answer is for: the one that the request names, added if it is new and there is room,
+-- else the first of the session. The caller holds the sessions' rows.
+create function berth.name_peers(
+    p_keys bigint[], p_outcomes text[], p_peers text[], p_named boolean[], p_roles text[], p_max_peers int)
+returns table (ord int, peer_id text, role text, fresh boolean)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_request record;
+    v_added   boolean;
+begin
+    for v_request in
+        select r.* from unnest(p_keys, p_outcomes, p_peers, p_named, p_roles) with ordinality
+             r (key, outcome, peer, named, role, n)
+         where r.outcome in ('existing', 'replaced') order by r.key, r.peer
+    loop
+        v_added := false;
+        if v_request.named then
+            insert into berth.peers (session, peer_id, role)
+            select v_request.key, v_request.peer, v_request.role
+             where (select count(*) from berth.peers p where p.session = v_request.key) < p_max_peers
+            on conflict do nothing;
+            v_added := found;
+        end if;
+        return query
+        select v_request.n::int, p.peer_id, p.role, v_added from berth.peers p
+         where p.session = v_request.key and (not v_request.named or p.peer_id = v_request.peer)
+         order by p.created_at, p.peer_id limit 1;
+    end loop;
+end
+$$;
+
+-- claim_sessions places a batch of sessions: arrays in, one row out per element, in one statement. Elements of the
+-- arrays with the same index are one request. A key asks for the placement of that live row and never makes another.
+-- Outcomes:
+--
+--   created              a new row, on slots
+--   replaced             the live row was awaiting_rejoin; it has slots and a new generation
+--   existing             the live row holds its place already; the stored placement wins
+--   waiting              there is no room, and the request is a row of waiters now; see serve_waiters
+--   ended                the row of the key is not live
+--   conflict             a live row of another kind has the id
+--   mismatch             the Idempotency-Key came with another body before
+--   in_flight            a request with this Idempotency-Key waits already
+--   too_many_peers       the live row has as many peers as it may
+--   unknown_tenant, unknown_region
+--   concurrent_sessions  the tenant's quota; quota and ghost_due say how much and when ghosts would clear it
+--   rate_limited         the tenant's start rate; wait_seconds says when the next token comes
+--   at_capacity          true: no worker that fits had the open free slots, and no lock hid them
+--   contended            something is locked by another transaction: ask again shortly
+--
+-- It never waits for a lock, so it can take part in no deadlock, and a locked tenant or session delays its own
+-- requests only. (Ending ghosts waits for releases; it comes before any slot is locked.) Lock order: tenants, ids and
+-- sessions, slots.
+--
+-- A quota holds although claims of one tenant run at once: far below its limit a tenant's claims share its advisory
+-- lock, and each holds one of its 8 lanes. The sum that the last of them to begin reads lacks at most one batch per
+-- lane, and batches have at most 256 requests: with 2048 to spare the limit cannot be passed. Nearer to it, and with a
+-- start rate, they take the lock alone.
+create function berth.claim_sessions(
+    p_tenants text[], p_ids text[], p_named boolean[], p_keys bigint[], p_kinds text[], p_peers text[],
+    p_peers_named boolean[], p_roles text[], p_regions text[], p_spills boolean[], p_handlers text[],
+    p_on_losses text[], p_ttls int[], p_idles int[], p_metadata text[], p_slots int[], p_strategies text[],
+    p_selectors jsonb[], p_idempotency text[], p_body_hashes bytea[], p_waits float8[], p_default_region text,
+    p_connect_seconds float8, p_rejoin_seconds float8, p_max_peers int, p_process int, p_most_waiters int,
+    p_tag bigint default null, p_waiter bigint default null)
+returns table (ord int, outcome text, waiter bigint, session_key bigint, replayed boolean, generation bigint, region text,
+               requested_region text, worker_id text, instance int, signaling_url text, peer_id text, peer_role text,
+               peer_created boolean, quota int, live int, start_rate float8, start_burst int, tokens float8,
+               wait_seconds float8, ghost_due timestamptz, at timestamptz)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    c_spare      constant int := 2048;                   -- 8 lanes of batches of 256
+    c_grace      constant float8 := 15;                  -- seconds for which a ghost is safe from others' starts
+    v_n          constant int := cardinality(p_ids);
+    v_now        timestamptz;
+    v_any_named  constant boolean := true = any (p_named) or array_remove(p_keys, null) <> '{}'
+                                  or array_remove(p_idempotency, null) <> '{}';
+    -- Of each distinct tenant, sorted.
+    t_id         text[];
+    t_num        int[];
+    t_exists     boolean[];
+    t_alone      boolean[];
+    t_held       boolean[];
+    t_lane       int[];
+    t_quota      int[];
+    t_live       int[];
+    t_rate       float8[];
+    t_burst      int[];
+    t_tokens     float8[];
+    t_starts     int[];
+    -- Of each request.
+    v_tenant     int[];
+    v_free       boolean[] := array_fill(true, array[v_n]);
+    v_locked     bigint[] := '{}';
+    v_outcome    text[];
+    v_key        bigint[];
+    v_replayed   boolean[];
+    v_lead       int[];
+    v_region     text[];
+    v_spill      boolean[];
+    v_avoid      text[];
+    v_slots      int[];
+    v_strategy   text[];
+    v_selector   jsonb[];
+    v_placed     boolean[] := array_fill(false, array[v_n]);
+    v_waiter     bigint[] := array_fill(null::bigint, array[v_n]);
+    v_queue      boolean;
+    v_group      record;
+    v_regions    text[];
+    v_left       int[];
+    v_took       int;
+    v_starting   int[];
+    v_peer       record;
+    v_peer_id    text[] := p_peers;
+    v_peer_role  text[] := p_roles;
+    v_peer_fresh boolean[] := array_fill(true, array[v_n]);
+    v_i          int;
+    v_t          int;
+begin
+    -- Tenants: what they are, and their locks.
+    if (select settled_start from berth.reaper_state) is distinct from pg_postmaster_start_time() then
+        perform berth.settle_generations();
+    end if;
+    select array_agg(u.id order by u.id), array_agg(t.num order by u.id), array_agg(t.id is not null order by u.id),
+           array_agg(l.alone order by u.id), array_agg(h.held order by u.id),
+           array_agg(t.max_concurrent_sessions order by u.id), array_agg(t.start_rate order by u.id),
+           array_agg(t.start_burst order by u.id)
+      into t_id, t_num, t_exists, t_alone, t_held, t_quota, t_rate, t_burst
+      from (select distinct id from unnest(p_tenants) u (id) order by 1) u
+      left join berth.tenants t on t.id = u.id
+     cross join lateral (
+           select t.start_rate is not null or coalesce(t.max_concurrent_sessions - (
+                      select sum(n.live_sessions) from berth.tenant_lanes n where n.tenant_id = t.id), c_spare) < c_spare as alone
+           offset 0) l
+     cross join lateral (
+           select case when t.id is null then true
+                       when l.alone then pg_try_advisory_xact_lock(1650815594, t.num)
+                       else pg_try_advisory_xact_lock_shared(1650815594, t.num) end as held
+           offset 0) h;
+    t_lane := array(
+        select (select n.lane from berth.tenant_lanes n where t.held and n.tenant_id = t.id
+                 order by n.lane limit 1 for no key update skip locked)
+          from unnest(t_id, t_held) with ordinality t (id, held, n) order by t.n);
+    v_tenant := array(select array_position(t_id, u.id) from unnest(p_tenants) with ordinality u (id, n) order by u.n);
+
+    -- Ids and keys that callers chose: of two claims of one, the second finds what the first made. A live row stays as it
+    -- is meanwhile.
+    if v_any_named then
+        v_free := array(
+            select (not r.named or pg_try_advisory_xact_lock(hashtextextended(r.tenant || '/' || r.id, 0)))
+                   and (r.key is null or pg_try_advisory_xact_lock(hashtextextended(r.tenant || '#' || r.key, 0)))
+              from unnest(p_tenants, p_ids, p_named, p_idempotency) with ordinality r (tenant, id, named, key, n)
+             order by r.n);
+        v_locked := array(
+            select s.key from berth.sessions s
+             where s.key in (
+                   select l.key from unnest(p_tenants, p_ids) r (tenant, id)
+                     join berth.sessions l on l.tenant_id = r.tenant and l.id = r.id and l.state <> 'ended'
+                   union all
+                   select i.session from unnest(p_tenants, p_idempotency) r (tenant, key)
+                     join berth.idempotency_keys i on i.tenant_id = r.tenant and i.key = r.key)
+               and s.state <> 'ended'
+             order by s.key for no key update skip locked);
+    end if;
+    v_now := clock_timestamp();
+
+    -- Decide each request. Requests of one id follow the first of them that is in order, their lead. A region of the
+    -- API's own that no worker was ever in is as good as none.
+    select array_agg(case
+               when d.sole is not null and d.sole is distinct from d.key then 'ended'
+               when d.made is not null and d.made_hash <> d.hash then 'mismatch'
+               when d.made is not null and (d.key is null or d.state = 'ended') then 'ended'
+               when d.waits then 'in_flight'
+               when d.key is not null and d.live_kind <> d.kind then 'conflict'
+               when not d.t_exists then 'unknown_tenant'
+               when not d.free or d.key is not null and not d.key = any (v_locked) then 'contended'
+               when d.key is not null and d.state <> 'awaiting_rejoin' then 'existing'
+               when not d.in_order then 'unknown_region'
+               when d.lead <> d.ord then 'follow'
+               when d.key is not null then 'replaced'
+               when d.lane is null then 'contended'
+               else 'created' end order by d.ord),
+           array_agg(coalesce(d.key, nextval('berth.session_key_seq')) order by d.ord),
+           array_agg(d.made is not null order by d.ord),
+           array_agg(d.lead order by d.ord),
+           array_agg(d.wanted order by d.ord),
+           array_agg(d.may_spill order by d.ord),
+           array_agg(d.avoid order by d.ord),
+           array_agg(d.weight order by d.ord),
+           array_agg(d.strategy order by d.ord),
+           array_agg(d.selector order by d.ord)
+      into v_outcome, v_key, v_replayed, v_lead, v_region, v_spill, v_avoid, v_slots, v_strategy, v_selector
+      from (select c.*, case when c.named then min(c.ord) filter (where c.in_order)
+                                 over (partition by c.tenant, c.id) else c.ord end as lead
+              from (select r.ord::int, r.tenant, r.id, r.named, r.sole, r.kind, r.hash, r.free, s.key, s.kind as live_kind,
+                           s.state, t_exists[r.t] as t_exists, t_lane[r.t] as lane, i.session as made,
+                           i.body_hash as made_hash,
+                           r.idempotency is not null and p_waiter is null and exists (
+                               select from berth.waiters q
+                                where q.tenant_id = r.tenant and q.idempotency = r.idempotency) as waits,
+                           case when s.key is not null then s.requested_region else w.region end as wanted,
+                           coalesce(r.sole = s.key, r.sole is null)
+                               and (s.key is not null or w.region is null or g.id is not null) as in_order,
+                           coalesce(s.spill, r.spill) as may_spill, s.last_worker_id as avoid,
+                           coalesce(s.slots, r.slots) as weight,
+                           coalesce(s.strategy, r.strategy, t.strategy) as strategy,
+                           case when s.key is not null then s.selector else r.selector end as selector
+                      from unnest(p_tenants, p_ids, p_named, p_keys, p_kinds, p_regions, p_spills, p_slots, p_strategies,
+                                  p_selectors, p_idempotency, p_body_hashes, v_tenant, v_free) with ordinality
+                           r (tenant, id, named, sole, kind, region, spill, slots, strategy, selector, idempotency, hash,
+                              t, free, ord)
+                      left join berth.tenants t on t.id = r.tenant
+                      left join berth.idempotency_keys i on v_any_named and i.tenant_id = r.tenant
+                            and i.key = r.idempotency and i.created_at > v_now - interval '24 h'
+                      left join berth.sessions s on v_any_named and s.key = coalesce(i.session, (
+                               select n.key from berth.sessions n
+                                where n.tenant_id = r.tenant and n.id = r.id and n.state <> 'ended'))
+                     cross join lateral (select coalesce(r.region, t.default_region, (
+                               select o.id from berth.regions o where o.id = p_default_region)) as region) w
+                      left join berth.regions g on g.id = w.region) c) d;
+
+    -- What each tenant may still start, as of after its locks.
+    t_starts := array_fill(0, array[cardinality(t_id)]);
+    select array_agg(l.live order by u.n), array_agg(b.tokens order by u.n)
+      into t_live, t_tokens
+      from unnest(t_id, t_quota, t_rate, t_burst) with ordinality u (id, quota, rate, burst, n)
+     cross join lateral (select case when u.quota is not null then (
+               select sum(x.live_sessions)::int from berth.tenant_lanes x where x.tenant_id = u.id) end as live) l
+     cross join lateral (select case when u.rate is not null then coalesce((
+               select least(u.burst, x.tokens + u.rate * greatest(0, extract(epoch from v_now - x.refilled_at)))
+                 from berth.start_buckets x where x.tenant_id = u.id), u.burst) end as tokens) b;
+    if array_remove(t_quota, null) <> '{}' then
+        v_starting := array(select r.t from unnest(v_tenant, v_outcome) r (t, outcome) where r.outcome = 'created');
+        for v_t in 1 .. cardinality(t_id) loop
+            if not t_alone[v_t] and t_quota[v_t] - t_live[v_t] < c_spare then
+                t_alone[v_t] := null;      -- It came near its limit in between: the next claim takes the lock alone.
+            end if;
+        end loop;
+        if p_waiter is null then
+            t_live := berth.end_ghosts(
+                t_id, array(select case when u.alone then cardinality(array_positions(v_starting, u.n::int)) - (u.quota - u.live) end
+                              from unnest(t_alone, t_quota, t_live) with ordinality u (alone, quota, live, n) order by u.n),
+                t_live, v_now, p_connect_seconds, p_rejoin_seconds, c_grace);
+        end if;
+    end if;
+
+    -- Take slots, one group of like requests at a time, in each region that they may use. A session that lost its
+    -- worker goes elsewhere if it fits elsewhere.
+    v_queue := exists (select from berth.waiters q where q.outcome is null);
+    for v_group in
+        select d.region, d.spill, d.avoid, d.slots, d.strategy, d.selector, array_agg(d.ord::int order by d.ord) as ords
+          from unnest(v_outcome, v_region, v_spill, v_avoid, v_slots, v_strategy, v_selector)
+               with ordinality d (outcome, region, spill, avoid, slots, strategy, selector, ord)
+         where d.outcome in ('created', 'replaced')
+         group by d.region, d.spill, d.avoid, d.slots, d.strategy, d.selector order by min(d.ord)
+    loop
+        v_regions := berth.region_order(v_group.region, v_group.spill);
+        -- As many as the quotas let through; where those find no slots, it is slots that lack.
+        v_left := '{}';
+        foreach v_i in array v_group.ords loop
+            v_t := v_tenant[v_i];
+            if v_outcome[v_i] = 'created' then
+                if t_alone[v_t] is null then
+                    v_outcome[v_i] := 'contended';
+                    continue;
+                elsif t_quota[v_t] - t_live[v_t] - t_starts[v_t] <= 0 then
+                    v_outcome[v_i] := 'concurrent_sessions';
+                    continue;
+                elsif t_tokens[v_t] - t_starts[v_t] < 1 then
+                    v_outcome[v_i] := 'rate_limited';
+                    continue;
+                end if;
+                t_starts[v_t] := t_starts[v_t] + 1;
+            end if;
+            v_left := v_left || v_i;
+        end loop;
+        v_took := berth.take_slots(
+            array(select v_key[o.i] from unnest(v_left) with ordinality o (i, n) order by o.n), v_regions,
+            v_group.avoid, v_group.slots, v_group.strategy, v_group.selector, v_queue, p_tag, p_waiter);
+        foreach v_i in array v_left[:v_took] loop
+            v_placed[v_i] := true;
+        end loop;
+        foreach v_i in array v_left[v_took + 1:] loop
+            if v_outcome[v_i] = 'created' then
+                t_starts[v_tenant[v_i]] := t_starts[v_tenant[v_i]] - 1;
+            end if;
+        end loop;
+        -- Refuse only what is true.
+        if v_took < cardinality(v_left) then
+            if berth.room_visible(v_regions, v_group.slots, v_group.selector, p_tag, p_waiter) then
+                foreach v_i in array v_left[v_took + 1:] loop
+                    v_outcome[v_i] := 'contended';
+                end loop;
+            else
+                foreach v_i in array v_left[v_took + 1:] loop
+                    v_outcome[v_i] := 'at_capacity';
+                end loop;
+            end if;
+        end if;
+    end loop;
+
+    if true = any (v_placed) then
+        perform berth.write_placements(
+            p_tenants, p_ids, p_kinds, p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, p_peers, p_roles, v_outcome,
+            v_placed, v_key, v_region, v_spill, v_slots, v_strategy, v_selector, v_now, p_connect_seconds);
+        update berth.tenant_lanes l set live_sessions = l.live_sessions + u.starts
+          from unnest(t_id, t_lane, t_starts) u (id, lane, starts)
+         where u.starts > 0 and l.tenant_id = u.id and l.lane = u.lane;
+        if array_remove(t_rate, null) <> '{}' then
+            insert into berth.start_buckets (tenant_id, tokens, refilled_at)
+            select u.id, u.tokens - u.starts, v_now
+              from unnest(t_id, t_tokens, t_starts) u (id, tokens, starts)
+             where u.tokens is not null and u.starts > 0
+            on conflict (tenant_id) do update set tokens = excluded.tokens, refilled_at = excluded.refilled_at;
+        end if;
+    end if;
+
+    -- Requests of one id share what their lead got.
+    for v_i in 1 .. v_n loop
+        if v_outcome[v_i] = 'follow' then
+            v_outcome[v_i] := case when v_placed[v_lead[v_i]] then 'existing' else v_outcome[v_lead[v_i]] end;
+            v_key[v_i] := v_key[v_lead[v_i]];
+        end if;
+    end loop;
+    if v_any_named then
+        update berth.sessions s set answers = least(s.answers + 1, 1000)
+          from (select distinct k.key from unnest(v_key, v_outcome) k (key, outcome)
+                 where k.outcome = 'existing') e
+         where s.key = e.key and s.state = 'assigned';
+        insert into berth.idempotency_keys (tenant_id, key, body_hash, session, created_at)
+        select distinct on (r.tenant, r.idempotency) r.tenant, r.idempotency, r.hash, r.key, v_now
+          from unnest(p_tenants, p_idempotency, p_body_hashes, v_key, v_outcome, v_replayed)
+               r (tenant, idempotency, hash, key, outcome, replayed)
+         where r.idempotency is not null and not r.replayed and r.outcome in ('created', 'replaced', 'existing')
+        on conflict (tenant_id, key) do update
+           set body_hash = excluded.body_hash, session = excluded.session, created_at = excluded.created_at;
+    end if;
+    if p_process is not null and 'at_capacity' = any (v_outcome) then
+        v_waiter := berth.enqueue_starts(
+            p_process, v_now, p_tenants, p_ids, p_named, p_keys, p_kinds, p_peers, p_peers_named, p_roles, v_region, v_spill,
+            p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, v_slots, v_strategy, v_selector, p_idempotency,
+            p_body_hashes, p_waits, p_connect_seconds, p_max_peers, v_outcome, p_most_waiters);
+    end if;
+
+    for v_peer in
+        select r.n, q.peer_id, q.role, coalesce(q.fresh, false) as fresh
+          from unnest(v_outcome) with ordinality r (outcome, n)
+          left join berth.name_peers(v_key, v_outcome, p_peers, p_peers_named, p_roles, p_max_peers) q on q.ord = r.n
+         where r.outcome in ('existing', 'replaced') and ('existing' = any (v_outcome) or 'replaced' = any (v_outcome))
+    loop
+        v_peer_id[v_peer.n] := v_peer.peer_id;
+        v_peer_role[v_peer.n] := v_peer.role;
+        v_peer_fresh[v_peer.n] := v_peer.fresh;
+        if v_peer.peer_id is null then
+            v_outcome[v_peer.n] := 'too_many_peers';
+        end if;
+    end loop;
+
+    return query
+    select r.ord::int, case when r.waiter is not null then 'waiting' else r.outcome end,
+           r.waiter, r.key, r.replayed, s.generation, s.region, s.requested_region, s.worker_id, s.instance,
+           w.signaling_url, r.peer_id, r.peer_role, r.peer_fresh,
+           t_quota[r.t], t_live[r.t] + t_starts[r.t], t_rate[r.t], t_burst[r.t], t_tokens[r.t] - t_starts[r.t],
+           case when r.outcome = 'rate_limited' then
+               (row_number() over (partition by r.t, r.outcome order by r.ord) - (t_tokens[r.t] - t_starts[r.t])) / t_rate[r.t] end,
+           case when r.outcome = 'concurrent_sessions' then berth.ghost_due(t_id[r.t]) end, v_now
+      from unnest(v_outcome, v_key, v_replayed, v_tenant, v_waiter, v_peer_id, v_peer_role, v_peer_fresh) with ordinality
+           r (outcome, key, replayed, t, waiter, peer_id, peer_role, peer_fresh, ord)
+      left join berth.sessions s on r.outcome in ('created', 'replaced', 'existing') and s.key = r.key
+      left join berth.workers w on w.id = s.worker_id
+     order by r.ord;
+end
+$$;

@@ -1,0 +1,98 @@
+-- enqueue_starts makes waiters of the requests that found no room and may wait, and returns their numbers. Turns go
+-- round over the tenants: the round of a waiter is the one after its tenant's last, or the one that is on.
+create function berth.enqueue_starts(
+    p_process int, p_now timestamptz, p_tenants text[], p_ids text[], p_named boolean[], p_keys bigint[], p_kinds text[],
+    p_peers text[], p_peers_named boolean[], p_roles text[], p_regions text[], p_spills boolean[], p_handlers text[],
+    p_on_losses text[], p_ttls int[], p_idles int[], p_metadata text[], p_slots int[], p_strategies text[],
+    p_selectors jsonb[], p_idempotency text[], p_body_hashes bytea[], p_waits float8[], p_connect_seconds float8,
+    p_max_peers int, p_outcomes text[], p_most int)
+returns bigint[]
+language plpgsql as $$
+declare
+    v_ids   bigint[] := array_fill(null::bigint, array[cardinality(p_ids)]);
+    v_room  int;
+    v_round bigint;
+    v_tag   bigint;
+begin
+    perform pg_advisory_xact_lock(1650815595, 0);
+    v_room := p_most - (select count(*) from berth.waiters where outcome is null);
+    v_round := coalesce((select min(tag) from berth.waiters where outcome is null), 1);
+    for v_i in 1 .. cardinality(p_ids) loop
+        continue when p_outcomes[v_i] <> 'at_capacity' or coalesce(p_waits[v_i], 0) <= 0 or v_room <= 0;
+        v_tag := greatest(v_round, 1 + coalesce((
+            select max(tag) from berth.waiters where outcome is null and tenant_id = p_tenants[v_i]), 0));
+        insert into berth.waiters (process, tag, tenant_id, session_id, session_named, session_only, kind, peer_id,
+                                   peer_named, role, region, spill, regions, handler, on_loss, ttl, idle, metadata, slots,
+                                   strategy, selector, idempotency, body_hash, connect_seconds, max_peers, deadline)
+        values (p_process, v_tag, p_tenants[v_i], p_ids[v_i], p_named[v_i], p_keys[v_i], p_kinds[v_i], p_peers[v_i],
+                p_peers_named[v_i], p_roles[v_i], p_regions[v_i], p_spills[v_i],
+                berth.region_order(p_regions[v_i], p_spills[v_i]), p_handlers[v_i], p_on_losses[v_i], p_ttls[v_i],
+                p_idles[v_i], p_metadata[v_i], p_slots[v_i], p_strategies[v_i], p_selectors[v_i], p_idempotency[v_i],
+                p_body_hashes[v_i], p_connect_seconds, p_max_peers, p_now + make_interval(secs => p_waits[v_i]))
+        returning id into v_ids[v_i];
+        v_room := v_room - 1;
+    end loop;
+    return v_ids;
+end
+$$;
+
+-- serve_waiters hands up to p_most free slots to those that wait for them, in the order of their turns. Whatever opens a
+-- slot calls it in the same transaction, and so does, every few milliseconds, each process that has waiters, for those
+-- whose slot opened while they were being queued. A weighted waiter that is first keeps what it could use for up to
+-- five seconds. Waiters that somebody serves already, and those of processes that are gone, are passed over.
+create function berth.serve_waiters(p_most int) returns int
+language plpgsql as $$
+declare
+    c_reserve constant interval := interval '5 s';
+    v_waiter  berth.waiters;
+    v_answer  record;
+    v_served  int := 0;
+    v_asks    text;
+    v_full    text[] := '{}';
+    v_present int[];
+    v_tag     bigint := 0;
+    v_id      bigint := 0;
+begin
+    if not exists (select from berth.waiters where outcome is null) then
+        return 0;
+    end if;
+    v_present := array(select berth.present_instances());
+    while v_served < p_most loop
+        -- One at a time: whoever opens a slot beside us serves the next, and not somebody far behind.
+        select q.* into v_waiter from berth.waiters q
+         where q.outcome is null and (q.tag, q.id) > (v_tag, v_id) and q.deadline > clock_timestamp()
+           and q.process = any (v_present)
+         order by q.tag, q.id limit 1 for no key update skip locked;
+        exit when not found;
+        v_tag := v_waiter.tag;
+        v_id := v_waiter.id;
+        -- Those that ask for what an earlier one did not get need not ask.
+        v_asks := concat_ws('|', v_waiter.regions, v_waiter.selector, v_waiter.slots);
+        continue when v_asks = any (v_full);
+        select * into v_answer from berth.claim_sessions(
+            array[v_waiter.tenant_id], array[v_waiter.session_id], array[v_waiter.session_named],
+            array[v_waiter.session_only], array[v_waiter.kind], array[v_waiter.peer_id], array[v_waiter.peer_named],
+            array[v_waiter.role], array[v_waiter.region], array[v_waiter.spill], array[v_waiter.handler],
+            array[v_waiter.on_loss], array[v_waiter.ttl], array[v_waiter.idle], array[v_waiter.metadata],
+            array[v_waiter.slots], array[v_waiter.strategy], array[v_waiter.selector], array[v_waiter.idempotency],
+            array[v_waiter.body_hash], array[0::float8], null, v_waiter.connect_seconds, 0, v_waiter.max_peers, null, 0,
+            v_waiter.tag, v_waiter.id);
+        if v_answer.outcome in ('contended', 'rate_limited') then
+            continue;
+        elsif v_answer.outcome = 'at_capacity' then
+            v_full := v_full || v_asks;
+            if v_waiter.slots > 1 and v_waiter.reserved_until is null then
+                update berth.waiters set reserved_until = clock_timestamp() + c_reserve where id = v_waiter.id;
+            end if;
+            continue;
+        end if;
+        update berth.waiters
+           set outcome = v_answer.outcome, session_key = v_answer.session_key, replayed = v_answer.replayed,
+               peer_id = coalesce(v_answer.peer_id, peer_id), role = coalesce(v_answer.peer_role, role),
+               peer_fresh = v_answer.peer_created, served_at = clock_timestamp()
+         where id = v_waiter.id;
+        v_served := v_served + 1;
+    end loop;
+    return v_served;
+end
+$$;

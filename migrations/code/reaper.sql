@@ -1,0 +1,157 @@
+-- begin_tick gives the next tick its number and says whether the reaper was blind: whether the last look is older
+-- than p_blind_after, or the server is not the one that was looked at last. A blind reaper trusts nothing that it
+-- remembers: gaps start afresh and every lease gets one full term. On another timeline generations jump, since a
+-- promoted standby may not have seen the last numbers that were handed out.
+create function berth.begin_tick(p_blind_after interval, p_lease interval, out tick bigint, out blind boolean)
+language plpgsql as $$
+declare
+    v_state    berth.reaper_state;
+    v_now      timestamptz := clock_timestamp();
+begin
+    select * into strict v_state from berth.reaper_state for update;
+    tick := v_state.tick + 1;
+    blind := v_state.last_look_at is null
+        or v_now - v_state.last_look_at > p_blind_after
+        or v_state.last_look_at > v_now
+        or v_state.server_start is distinct from pg_postmaster_start_time();
+    if blind then
+        update berth.worker_leases set expires_at = greatest(expires_at, v_now + p_lease);
+        update berth.gaps set cleared_at = v_now where cleared_at is null and confirmed_at is null;
+    end if;
+    perform berth.settle_generations();
+    update berth.reaper_state r
+       set tick = begin_tick.tick, last_look_at = v_now, server_start = pg_postmaster_start_time();
+end
+$$;
+
+-- looked records that the reaper of tick p_tick has looked; false says that another reaper took over.
+create function berth.looked(p_tick bigint) returns boolean
+language sql as $$
+    with written as (
+        update berth.reaper_state set last_look_at = clock_timestamp() where tick = p_tick returning 1)
+    select exists (select from written)
+$$;
+
+-- open_gap records the first sign that an instance is missing. A gap of an instance before it, left by a look that a
+-- registration overtook, must not stand in the way.
+create function berth.open_gap(p_tick bigint, p_worker text, p_instance int, p_evidence text) returns void
+language sql as $$
+    update berth.gaps set cleared_at = clock_timestamp()
+     where worker_id = p_worker and instance < p_instance and cleared_at is null and confirmed_at is null;
+    insert into berth.gaps (worker_id, instance, evidence)
+    select p_worker, p_instance, p_evidence
+     where exists (select from berth.reaper_state where tick = p_tick)
+    on conflict do nothing
+$$;
+
+create function berth.clear_gap(p_worker text, p_instance int) returns void
+language sql as $$
+    update berth.gaps set cleared_at = clock_timestamp()
+     where worker_id = p_worker and instance = p_instance and cleared_at is null and confirmed_at is null
+$$;
+
+-- cordon_late closes the slots of a worker that is present but late. Its next renewal opens them again.
+create function berth.cordon_late(p_tick bigint, p_worker text, p_instance int) returns boolean
+language plpgsql as $$
+begin
+    update berth.workers w set cordoned_reason = 'lease_late'
+      from berth.worker_leases l
+     where w.id = p_worker and w.instance = p_instance and w.cordoned_reason is null
+       and w.state in ('ready', 'draining')
+       and l.worker_id = w.id and l.expires_at < clock_timestamp()
+       and exists (select from berth.reaper_state where tick = p_tick);
+    if not found then
+        return false;
+    end if;
+    perform berth.set_open(p_worker);
+    return true;
+end
+$$;
+
+-- mark_lost is the verdict. It is fenced by the tick, names the instance that was judged, and is void if that
+-- instance renewed since its gap opened or its lease ran out. Its sessions are moved afterwards, in chunks.
+create function berth.mark_lost(p_tick bigint, p_worker text, p_instance int, p_evidence text) returns boolean
+language plpgsql as $$
+declare
+    v_gap berth.gaps;
+begin
+    perform from berth.reaper_state where tick = p_tick for key share;
+    if not found then
+        return false;
+    end if;
+    perform from berth.workers
+      where id = p_worker and instance = p_instance and state in ('starting', 'ready', 'draining')
+        for no key update;
+    if not found then
+        return false;
+    end if;
+    perform from berth.worker_leases where worker_id = p_worker for update;
+    select * into v_gap from berth.gaps
+     where worker_id = p_worker and cleared_at is null and confirmed_at is null for update;
+    if not found or v_gap.instance <> p_instance then
+        return false;
+    end if;
+    if exists (select from berth.worker_leases where worker_id = p_worker and renewed_at > v_gap.opened_at) then
+        return false;
+    end if;
+    delete from berth.worker_leases where worker_id = p_worker;
+    update berth.gaps set confirmed_at = clock_timestamp(), evidence = evidence || '; ' || p_evidence
+     where id = v_gap.id;
+    update berth.workers
+       set state = 'lost', cordoned_reason = null, drain_started_at = null, drain_deadline = null
+     where id = p_worker;
+    perform berth.set_open(p_worker);
+    return true;
+end
+$$;
+
+
+-- warm_workers opens more slots of the workers that start slowly, one worker at a time, and returns how many do.
+create function berth.warm_workers() returns int
+language plpgsql as $$
+declare
+    v_id    text;
+    v_count int := 0;
+begin
+    for v_id in select id from berth.workers where slow_start_until is not null order by num for no key update skip locked loop
+        update berth.workers set slow_start_until = null where id = v_id and slow_start_until <= clock_timestamp();
+        perform berth.set_handicaps(v_id);
+        v_count := v_count + 1;
+    end loop;
+    return v_count;
+end
+$$;
+
+-- judge_workers finds workers whose sessions are reached too rarely or die too soon: at least p_least faults within
+-- p_window, and more than three times the median of faults per slot among the ready workers of all regions. Such a
+-- worker is a soft cordon: it gets sessions when nothing else is free. It is lifted once the faults are few again.
+create function berth.judge_workers(p_window interval, p_least int)
+returns table (worker_id text, suspect boolean, faults int)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_worker record;
+begin
+    for v_worker in
+        with rates as (
+            select w.id, w.num, w.suspect_reason, count(f.id)::int as faults, count(f.id)::float8 / greatest(w.capacity, 1) as rate
+              from berth.workers w
+              left join berth.worker_faults f
+                     on f.worker_id = w.id and f.instance = w.instance and f.at > clock_timestamp() - p_window
+             where w.state = 'ready' group by w.id),
+        middle as (select percentile_cont(0.5) within group (order by rate) as rate, count(*) as workers from rates)
+        select r.id, r.faults, r.faults >= p_least and m.workers > 1 and r.rate > 3 * m.rate as suspect
+          from rates r, middle m
+         where (r.suspect_reason is not null) <> (r.faults >= p_least and m.workers > 1 and r.rate > 3 * m.rate)
+         order by r.num
+    loop
+        perform from berth.workers where id = v_worker.id for no key update skip locked;
+        continue when not found;
+        update berth.workers
+           set suspect_reason = case when v_worker.suspect then format('%s sessions lost early', v_worker.faults) end
+         where id = v_worker.id;
+        perform berth.set_handicaps(v_worker.id);
+        return query select v_worker.id, v_worker.suspect, v_worker.faults;
+    end loop;
+end
+$$;

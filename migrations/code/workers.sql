@@ -1,0 +1,337 @@
+-- set_open makes the slots of a worker agree with its row: while it is ready there are as many as its capacity, or more
+-- that are in use, and they are claimable exactly while it is ready and not cordoned. The caller holds the worker's row.
+-- It waits for claims in flight, so that no claim lands after it returned.
+create function berth.set_open(p_worker text) returns void
+language plpgsql as $$
+declare
+    v_worker berth.workers;
+    v_open   boolean;
+begin
+    select * into strict v_worker from berth.workers where id = p_worker;
+    v_open := v_worker.state = 'ready' and v_worker.cordoned_reason is null;
+    perform pg_advisory_xact_lock(1650815593, v_worker.num);
+    perform from berth.slots where worker_id = p_worker order by ordinal for no key update;
+    if v_worker.state = 'ready' then
+        delete from berth.slots where worker_id = p_worker and session is null and ordinal > v_worker.capacity;
+        insert into berth.slots (worker_id, ordinal, instance, region, capacity, open)
+        select p_worker, n, v_worker.instance, v_worker.region, v_worker.capacity, v_open
+          from generate_series(1, v_worker.capacity) n
+        on conflict do nothing;
+    end if;
+    -- Once: a row that its own transaction wrote before has its foreign key checked again.
+    update berth.slots s
+       set instance = v_worker.instance, region = v_worker.region, capacity = v_worker.capacity,
+           open = v_open and s.ordinal <= v_worker.capacity
+     where s.worker_id = p_worker
+       and (s.instance, s.region, s.capacity, s.open)
+        <> (v_worker.instance, v_worker.region, v_worker.capacity, v_open and s.ordinal <= v_worker.capacity);
+    if v_worker.state in ('lost', 'gone') then
+        delete from berth.slots where worker_id = p_worker and session is null;
+    end if;
+    if v_open then
+        perform berth.set_handicaps(p_worker);
+        perform berth.serve_waiters(v_worker.capacity);
+    end if;
+end
+$$;
+
+-- set_handicaps puts slots of a worker behind those of others while it starts slowly or is suspect. A slow start opens
+-- its slots to the first choice in proportion to the time that passed; the others are taken when nothing else is free.
+-- The caller holds the worker's row.
+create function berth.set_handicaps(p_worker text) returns void
+language sql as $$
+    update berth.slots s set handicap = h.handicap
+      from berth.workers w
+     cross join lateral (
+           select case when w.slow_start_until > clock_timestamp() then
+               greatest(1, ceil(w.capacity * extract(epoch from clock_timestamp() - w.ready_at)
+                                / extract(epoch from w.slow_start_until - w.ready_at))) else w.capacity end as warm) a
+     cross join lateral (
+           select n as ordinal, case when w.suspect_reason is not null then 2 when n > a.warm then 1 else 0 end as handicap
+             from generate_series(1, w.capacity) n) h
+     where w.id = p_worker and s.worker_id = w.id and s.ordinal = h.ordinal and s.handicap <> h.handicap
+$$;
+
+-- register_worker introduces an instance whose presence lock the caller holds. It answers
+--
+--   registered  the id is this instance's; its slots are closed until open_worker
+--   held        the instance before it is present and its lease runs: two hosts must not evict each other in turns
+--   stale       a newer instance has the id, or this one is over: it was declared lost, or left
+create function berth.register_worker(
+    p_id text, p_instance int, p_region text, p_capacity int, p_signaling_url text, p_control_url text,
+    p_version text, p_lease_seconds float8, p_labels jsonb default '{}')
+returns text
+language plpgsql as $$
+declare
+    v_worker berth.workers;
+    v_now    timestamptz;
+begin
+    insert into berth.regions (id) values (p_region) on conflict do nothing;
+    insert into berth.workers (id, instance, region, capacity, signaling_url, control_url, version, labels)
+    values (p_id, p_instance, p_region, p_capacity, p_signaling_url, p_control_url, p_version, p_labels)
+    on conflict do nothing;
+    select * into strict v_worker from berth.workers where id = p_id for no key update;
+    if v_worker.instance > p_instance or v_worker.instance = p_instance and v_worker.state in ('lost', 'gone') then
+        return 'stale';
+    end if;
+    if v_worker.instance < p_instance and berth.presence_held(v_worker.instance)
+       and exists (select from berth.worker_leases l where l.worker_id = p_id and l.instance = v_worker.instance
+                    and l.expires_at > clock_timestamp()) then
+        return 'held';
+    end if;
+    v_now := clock_timestamp();
+    update berth.workers
+       set instance = p_instance, region = p_region, state = 'starting', cordoned_reason = null, capacity = p_capacity,
+           signaling_url = p_signaling_url, control_url = p_control_url, version = p_version, labels = p_labels,
+           registered_at = v_now, drain_started_at = null, drain_deadline = null, suspect_reason = null
+     where id = p_id;
+    insert into berth.worker_leases (worker_id, instance, renewed_at, expires_at)
+    values (p_id, p_instance, v_now, v_now + make_interval(secs => p_lease_seconds))
+    on conflict (worker_id) do update
+       set instance = excluded.instance, renewed_at = excluded.renewed_at, expires_at = excluded.expires_at,
+           sessions = 0;
+    update berth.gaps set cleared_at = v_now
+     where worker_id = p_id and cleared_at is null and confirmed_at is null;
+    perform berth.set_open(p_id);
+    return 'registered';
+end
+$$;
+
+-- open_worker gives a registered instance its slots and makes it ready, unless a drain came first. The sessions of the
+-- instance before it are displaced already. It starts slowly if others of its region have been ready for as long as
+-- that takes: they bear the load meanwhile. false: the instance is not the one that is registered, or it is over.
+create function berth.open_worker(p_id text, p_instance int, p_slow_start_seconds float8 default 0) returns boolean
+language plpgsql as $$
+declare
+    v_now  timestamptz := clock_timestamp();
+    v_slow interval := make_interval(secs => p_slow_start_seconds);
+begin
+    perform from berth.workers
+      where id = p_id and instance = p_instance and state in ('starting', 'ready', 'draining') for no key update;
+    if not found then
+        return false;
+    end if;
+    update berth.workers w
+       set state = 'ready', ready_at = v_now,
+           slow_start_until = case when p_slow_start_seconds > 0 and exists (
+               select from berth.workers o
+                where o.region = w.region and o.id <> w.id and o.state = 'ready' and o.ready_at <= v_now - v_slow)
+               then v_now + v_slow end
+     where w.id = p_id and w.state = 'starting';
+    perform berth.set_open(p_id);
+    return true;
+end
+$$;
+
+-- held_digest counts and digests what an instance should be serving; berth.Digest in Go computes the same.
+create function berth.held_digest(p_worker text, p_instance int, out sessions int, out digest bigint)
+language sql stable as $$
+    select count(*)::int,
+           coalesce(bit_xor(('x' || encode(substr(sha256(convert_to(key || ':' || generation, 'UTF8')), 1, 8),
+                                           'hex'))::bit(64)::bigint), 0)
+      from berth.sessions
+     where worker_id = p_worker and instance = p_instance and state = 'active'
+$$;
+
+-- renew_worker extends a lease. Verdicts: yours, replaced (a newer instance has the id), over (declared lost, or left).
+-- A renewal clears the worker's gap and the cordon that its lateness brought.
+create function berth.renew_worker(p_id text, p_instance int, p_count int, p_digest bigint, p_lease_seconds float8)
+returns table (verdict text, state text, drain_deadline timestamptz, matched boolean, at timestamptz,
+               expires_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_now    timestamptz := clock_timestamp();
+    v_worker berth.workers;
+    v_gap    boolean := exists (select from berth.gaps where worker_id = p_id and instance = p_instance
+                                 and cleared_at is null and confirmed_at is null);
+begin
+    -- Only a renewal that has something to clear takes the worker's row, and before the lease, as everybody does.
+    select * into v_worker from berth.workers where id = p_id;
+    if v_gap or v_worker.cordoned_reason = 'lease_late' then
+        select * into v_worker from berth.workers where id = p_id for no key update;
+    end if;
+    update berth.worker_leases l
+       set renewed_at = v_now, expires_at = v_now + make_interval(secs => p_lease_seconds), sessions = p_count
+     where l.worker_id = p_id and l.instance = p_instance;
+    if not found then
+        return query select case when exists (select from berth.workers where id = p_id and instance > p_instance)
+                                 then 'replaced' else 'over' end,
+                            null::text, null::timestamptz, false, v_now, null::timestamptz;
+        return;
+    end if;
+    if v_gap then
+        perform berth.clear_gap(p_id, p_instance);
+    end if;
+    if v_worker.cordoned_reason = 'lease_late' then
+        update berth.workers set cordoned_reason = null where id = p_id;
+        perform berth.set_open(p_id);
+    end if;
+    return query
+    select 'yours', v_worker.state, v_worker.drain_deadline, d.sessions = p_count and d.digest = p_digest, v_now,
+           v_now + make_interval(secs => p_lease_seconds)
+      from berth.held_digest(p_id, p_instance) d;
+end
+$$;
+
+-- reconcile_worker compares what an instance serves with what it should. It returns what to drop, and ends as
+-- worker_forgot what the worker lacked at two reconciliations that are at least a second apart. Ends come first, since
+-- they take tenants; marks skip rows that somebody works on, so that they wait for nobody.
+create function berth.reconcile_worker(p_id text, p_instance int, p_keys bigint[], p_generations bigint[])
+returns table (key bigint, generation bigint, ended boolean, reason text)
+language plpgsql
+set plan_cache_mode = force_custom_plan
+as $$
+#variable_conflict use_column
+declare
+    v_forgotten bigint[] := array(
+        select s.key from berth.sessions s
+         where s.worker_id = p_id and s.instance = p_instance and s.state = 'active'
+           and not s.key = any (p_keys) and s.forgotten_at < clock_timestamp() - interval '1 second');
+begin
+    if cardinality(v_forgotten) > 0 then
+        perform berth.forget_sessions(p_id, p_instance, v_forgotten);
+    end if;
+    update berth.sessions s
+       set forgotten_at = case when s.key = any (p_keys) then null else clock_timestamp() end
+     where s.key in (
+        select m.key from berth.sessions m
+         where m.worker_id = p_id and m.instance = p_instance and m.state = 'active'
+           and (m.key = any (p_keys)) = (m.forgotten_at is not null)
+           for no key update skip locked);
+    return query
+    select h.key, h.generation, s.key is null or s.state = 'ended', s.ended_reason
+      from unnest(p_keys, p_generations) h (key, generation)
+      left join berth.sessions s on s.key = h.key
+     where s.key is null or s.worker_id is distinct from p_id or s.instance <> p_instance
+        or s.generation <> h.generation;
+end
+$$;
+
+-- forget_sessions ends sessions of an instance that it lacks, unless a peer connected since.
+create function berth.forget_sessions(p_id text, p_instance int, p_keys bigint[]) returns void
+language plpgsql
+set plan_cache_mode = force_custom_plan
+as $$
+declare
+    v_keys bigint[];
+begin
+    perform berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (p_keys)));
+    v_keys := array(
+        select key from berth.sessions
+         where key = any (p_keys) and worker_id = p_id and instance = p_instance and state = 'active'
+           and forgotten_at is not null
+         order by key for no key update);
+    perform berth.finish_sessions(v_keys, array_fill('worker_forgot'::text, array[cardinality(v_keys)]));
+end
+$$;
+
+-- connect_peer admits a peer's socket on its session's owner. Outcomes: connected, ended, stale (the placement that
+-- the worker serves is history). The first peer makes the session active.
+create function berth.connect_peer(
+    p_key bigint, p_generation bigint, p_worker text, p_instance int, p_peer text, p_role text, p_connection text)
+returns text
+language plpgsql as $$
+declare
+    v_session berth.sessions;
+    v_now     timestamptz := clock_timestamp();
+begin
+    select * into v_session from berth.sessions where key = p_key for no key update;
+    if not found or v_session.state = 'ended' or v_session.expires_at <= v_now then
+        return 'ended';
+    end if;
+    if v_session.worker_id is distinct from p_worker or v_session.instance <> p_instance
+       or v_session.generation <> p_generation then
+        return 'stale';
+    end if;
+    if v_session.state = 'assigned' or v_session.forgotten_at is not null then
+        update berth.sessions set state = 'active', connect_by = null, forgotten_at = null where key = p_key;
+    end if;
+    if v_session.state = 'assigned' then
+        perform berth.record(p_key, 'active', jsonb_build_object('generation', p_generation));
+    end if;
+    insert into berth.peers (session, peer_id, role, connection_id, connected_at)
+    values (p_key, p_peer, p_role, p_connection, v_now)
+    on conflict (session, peer_id) do update
+       set connection_id = excluded.connection_id, connected_at = excluded.connected_at;
+    perform berth.record(p_key, 'peer_connected', jsonb_build_object('peer_id', p_peer));
+    return 'connected';
+end
+$$;
+
+-- disconnect_peer forgets a connection, unless a newer one took its place.
+create function berth.disconnect_peer(p_key bigint, p_peer text, p_connection text) returns void
+language plpgsql as $$
+begin
+    update berth.peers set connection_id = null, connected_at = null
+     where session = p_key and peer_id = p_peer and connection_id = p_connection;
+    if found then
+        perform berth.record(p_key, 'peer_disconnected', jsonb_build_object('peer_id', p_peer));
+    end if;
+end
+$$;
+
+-- drain_worker stops claims on a worker and gives its sessions until a deadline. The first deadline stands unless
+-- p_override. No claim lands on the worker after this returned. false: no such worker (of that instance, if one is
+-- named).
+create function berth.drain_worker(p_id text, p_instance int, p_seconds float8, p_override boolean) returns boolean
+language plpgsql as $$
+declare
+    v_worker berth.workers;
+    v_now    timestamptz := clock_timestamp();
+begin
+    select * into v_worker from berth.workers
+     where id = p_id and (p_instance is null or instance = p_instance) for no key update;
+    if not found then
+        return false;
+    end if;
+    if v_worker.state in ('starting', 'ready') or (v_worker.state = 'draining' and p_override) then
+        update berth.workers
+           set state = 'draining', drain_started_at = coalesce(drain_started_at, v_now),
+               drain_deadline = v_now + make_interval(secs => p_seconds)
+         where id = p_id;
+        perform berth.set_open(p_id);
+        -- From here on no claim lands, so a later placement would break invariant 4.
+        update berth.workers set drain_started_at = clock_timestamp()
+         where id = p_id and v_worker.state <> 'draining';
+    end if;
+    return true;
+end
+$$;
+
+-- undrain_worker opens a draining worker again. false: no such worker.
+create function berth.undrain_worker(p_id text) returns boolean
+language plpgsql as $$
+declare
+    v_worker berth.workers;
+begin
+    select * into v_worker from berth.workers where id = p_id for no key update;
+    if not found then
+        return false;
+    end if;
+    if v_worker.state = 'draining' then
+        update berth.workers set state = 'ready', drain_started_at = null, drain_deadline = null where id = p_id;
+        perform berth.set_open(p_id);
+    end if;
+    return true;
+end
+$$;
+
+-- leave_worker is a clean goodbye: its sessions are displaced already.
+create function berth.leave_worker(p_id text, p_instance int) returns boolean
+language plpgsql as $$
+begin
+    perform from berth.workers where id = p_id and instance = p_instance for no key update;
+    if not found then
+        return false;
+    end if;
+    delete from berth.worker_leases where worker_id = p_id and instance = p_instance;
+    update berth.workers
+       set state = 'gone', cordoned_reason = null, drain_started_at = null, drain_deadline = null
+     where id = p_id;
+    perform berth.clear_gap(p_id, p_instance);
+    perform berth.set_open(p_id);
+    return true;
+end
+$$;
+
