@@ -12,19 +12,26 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Arguments for `berth dev`, for example: make demo DEV_FLAGS="--workers 5"
 DEV_FLAGS ?=
 
+# Arguments for `berth bench claims`, for example: make bench/claims CLAIMS_FLAGS="--json"
+CLAIMS_FLAGS ?=
+
 # Kills that make bench/failover-browser measures.
 KILLS ?= 5
 
-.PHONY: help deps deps/demo demo build test test/fast test/compose lint vuln generate verify bench bench/failover-browser tidy
+.PHONY: help deps deps/demo deps/bench demo build test test/fast test/compose lint vuln generate verify bench bench/claims \
+	bench/failover-browser tidy
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-deps: ## install what is missing: PostgreSQL server binaries, curl, Chromium, gcc (apt, or a hint)
+deps: ## install what is missing: PostgreSQL and Redis server binaries, curl, Chromium, gcc (apt, or a hint)
 	@scripts/deps.sh test
 
 deps/demo: ## install only what the demo needs: PostgreSQL server binaries, curl
 	@scripts/deps.sh demo
+
+deps/bench: ## install only what bench/claims needs: PostgreSQL and Redis server binaries, curl
+	@scripts/deps.sh bench
 
 demo: deps/demo build ## run everything on this machine and print the URL, a key and a curl line
 	exec bin/berth dev $(DEV_FLAGS)
@@ -56,6 +63,9 @@ verify: ## fail when generated files, go.mod or the module cache are not what th
 bench: deps ## run every Go benchmark once, so that none can rot
 	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | sed 's#/[^/]*$$##' | sort -u || true); \
 	if [ -z "$$packages" ]; then echo "no package has benchmarks"; else go test -run '^$$' -bench . -benchtime 1x $$packages; fi
+
+bench/claims: deps/bench build ## measure placement next to Redis and plain Postgres (3 minutes); writes bench/results/claims.json
+	bin/berth bench claims --out bench/results/claims.json $(CLAIMS_FLAGS)
 
 bench/failover-browser: deps build ## kill a browser's worker KILLS times (5), release binary; writes bench/results/browser-failover.json
 	BERTH_TEST_BINARY=$(CURDIR)/bin/berth go test -run '^$$' -bench BrowserFailover -benchtime $(KILLS)x -timeout 30m ./e2e \

@@ -5,6 +5,8 @@
 #     PostgreSQL server, 15 or newer   berth dev and the tests run a private one
 #     curl                             berth dev prints a line for it
 #     CA certificates                  Go downloads modules over TLS
+#   deps.sh bench  for make bench/claims: the above, and
+#     Redis server                     berth bench claims measures placement on it
 #   deps.sh test   for everything (the default): the above, and
 #     Chromium or Chrome               the end-to-end tests drive a real browser
 #     gcc and the C headers            the race detector links against C
@@ -12,9 +14,9 @@ set -euo pipefail
 
 purpose=${1:-test}
 case $purpose in
-  demo | test) ;;
+  demo | bench | test) ;;
   *)
-    echo "usage: scripts/deps.sh [demo|test]" >&2
+    echo "usage: scripts/deps.sh [demo|bench|test]" >&2
     exit 2
     ;;
 esac
@@ -68,6 +70,7 @@ missing=()
 has_postgres || missing+=(postgresql)
 command -v curl >/dev/null 2>&1 || missing+=(curl)
 has_certificates || missing+=(ca-certificates)
+[ "$purpose" = demo ] || command -v redis-server >/dev/null 2>&1 || missing+=(redis-server)
 if [ "$purpose" = test ]; then
   has_browser || missing+=(chromium)
   has_compiler || missing+=(gcc)
@@ -79,10 +82,14 @@ echo "deps: missing on this machine: ${missing[*]}"
 
 if ! command -v apt-get >/dev/null 2>&1; then
   homebrew="brew install postgresql@17"
-  others="PostgreSQL $oldest_postgres or newer (server) and curl"
+  others="PostgreSQL $oldest_postgres or newer (server), curl"
+  if [ "$purpose" != demo ]; then
+    homebrew+=" redis"
+    others+=", Redis (server)"
+  fi
   if [ "$purpose" = test ]; then
     homebrew+=" && brew install --cask chromium && xcode-select --install"
-    others="PostgreSQL $oldest_postgres or newer (server), curl, Chromium, gcc and the C headers"
+    others+=", Chromium, gcc, the C headers"
   fi
   if command -v brew >/dev/null 2>&1; then
     echo "deps: run: $homebrew" >&2
@@ -108,6 +115,11 @@ if [[ " ${missing[*]} " == *" postgresql "* ]]; then
     echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/berth.conf'
 fi
 
+# Debian's Redis would start as a service, at once and at every boot. Ours are private.
+if [[ " ${missing[*]} " == *" redis-server "* ]] && command -v systemctl >/dev/null 2>&1; then
+  "${as_root[@]}" systemctl mask --quiet redis-server.service || true
+fi
+
 # apt's account of 200 packages helps only when it fails.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -121,5 +133,5 @@ fi
 
 has_postgres || { echo "deps: this release's PostgreSQL is older than $oldest_postgres; install a newer one from the PostgreSQL project's own apt packages" >&2; exit 1; }
 # Ubuntu's chromium package is a stub that asks for snap.
-[ "$purpose" = demo ] || has_browser || { echo "deps: no Chromium after installing; on Ubuntu install Google Chrome or the chromium snap" >&2; exit 1; }
+[ "$purpose" != test ] || has_browser || { echo "deps: no Chromium after installing; on Ubuntu install Google Chrome or the chromium snap" >&2; exit 1; }
 echo "deps: installed ${missing[*]}"

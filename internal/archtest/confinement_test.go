@@ -18,9 +18,10 @@ func confinements() []confinement {
 	return []confinement{
 		{"github.com/jackc/pgx", []string{"internal/postgres", "internal/backplane", "internal/devpg", "internal/testkit", "migrations", "jobs", "bench"}, "rows and SQL stop at the store, so the rest can be tested and read without it"},
 		{"github.com/riverqueue/river", []string{"jobs", "migrations"}, "jobs are rows for everybody else"},
+		{"github.com/redis/go-redis", []string{"bench"}, "Redis is what Berth is compared with; Postgres is the one stateful dependency"},
 		{"github.com/pressly/goose", []string{"migrations"}, "only migrations migrate"},
 		{"github.com/pion", []string{"media", "sdk/go", "bench"}, "WebRTC has one server side and one client side"},
-		{"github.com/go-chi/chi", []string{"api", "web", "worker"}, "routing belongs to those who mount routes"},
+		{"github.com/go-chi/chi", []string{"api", "web", "worker", "bench"}, "routing belongs to those who mount routes"},
 		{"github.com/coder/websocket", []string{"signaling", "api", "sdk/go", "bench", "worker"}, "sockets belong to the hub, the proxy and the client"},
 		{"github.com/golang-jwt/jwt", []string{"internal/auth"}, "one place decides what a valid token is"},
 		{"github.com/kelseyhightower/envconfig", []string{"internal/config"}, "the environment is read once, strictly"},
