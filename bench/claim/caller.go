@@ -19,6 +19,9 @@ import (
 // workerPool is how many connections the workers of a measurement have together.
 const workerPool = 16
 
+// fillLimit is how long it may take to place the sessions that a measurement starts with.
+const fillLimit = 20 * time.Minute
+
 // callSlack is how much longer than a measurement its connections may live.
 const callSlack = 30 * time.Second
 

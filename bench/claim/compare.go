@@ -15,38 +15,46 @@ func Compare(ctx context.Context, cfg Config) (report *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	report = &Report{Subjects: map[string]*Subject{}, order: cfg.Subjects}
+	report = &Report{order: cfg.Subjects}
 	if report.Machine, err = r.machine(ctx); err != nil {
 		return nil, err
 	}
-	for _, name := range cfg.Subjects {
-		report.Subjects[name] = &Subject{}
+	if report.Subjects, err = r.rounds(ctx, cfg.Subjects, r.measureOnce); err != nil {
+		return nil, err
 	}
-	for round := range cfg.Rounds {
-		for i := range cfg.Subjects {
-			name := cfg.Subjects[(i+round)%len(cfg.Subjects)]
-			m, err := r.measureOnce(ctx, name)
+	report.compare()
+	return report, nil
+}
+
+// rounds measures each of names once per round. The order turns by one from round to round.
+func (r *rig) rounds(
+	ctx context.Context, names []string, once func(context.Context, string) (measurement, error),
+) (map[string]*Subject, error) {
+	subjects := map[string]*Subject{}
+	for _, name := range names {
+		subjects[name] = &Subject{}
+	}
+	for round := range r.cfg.Rounds {
+		for i := range names {
+			name := names[(i+round)%len(names)]
+			m, err := once(ctx, name)
 			if err != nil {
 				return nil, err
 			}
-			cfg.Logger.InfoContext(ctx, "subject measured", "subject", name, "round", round+1,
+			r.cfg.Logger.InfoContext(ctx, "measured", "subject", name, "round", round+1,
 				"rps", int(m.RPS), "p50_ms", m.P50, "p99_ms", m.P99)
-			report.Subjects[name].Rounds = append(report.Subjects[name].Rounds, m)
+			subjects[name].Rounds = append(subjects[name].Rounds, m)
 		}
 	}
-	report.summarize()
-	return report, nil
+	for _, s := range subjects {
+		s.Median = medians(s.Rounds)
+	}
+	return subjects, nil
 }
 
 // medians takes the median of each number over the rounds.
 func medians(rounds []measurement) measurement {
-	over := func(number func(measurement) float64) float64 {
-		values := make([]float64, len(rounds))
-		for i, m := range rounds {
-			values[i] = number(m)
-		}
-		return load.Median(values)
-	}
+	over := func(number func(measurement) float64) float64 { return medianOf(rounds, number) }
 	return measurement{
 		RPS: over(func(m measurement) float64 { return m.RPS }),
 		P50: over(func(m measurement) float64 { return m.P50 }),
@@ -58,4 +66,13 @@ func medians(rounds []measurement) measurement {
 		},
 		Samples: int(over(func(m measurement) float64 { return float64(m.Samples) })),
 	}
+}
+
+// medianOf is the median of one number of many values.
+func medianOf[T any](values []T, number func(T) float64) float64 {
+	numbers := make([]float64, len(values))
+	for i, value := range values {
+		numbers[i] = number(value)
+	}
+	return load.Median(numbers)
 }

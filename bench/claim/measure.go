@@ -47,7 +47,7 @@ func (s *scene) measure(ctx context.Context, lanes []lane, before int) (measurem
 	var callers []load.Caller
 	for i := range cfg.Connections {
 		to := lanes[i%len(lanes)]
-		placer, err := dialPlacer(ctx, to.address, to.key, fmt.Sprintf("c%d-", i), cfg.Warmup+cfg.Window)
+		placer, err := dialPlacer(ctx, to.address, to.key, fmt.Sprintf("r%d-c%d-", s.rig.copies, i), cfg.Warmup+cfg.Window)
 		if err != nil {
 			return measurement{}, err
 		}
@@ -76,15 +76,21 @@ func (s *scene) caller(p *placer) load.Caller {
 }
 
 // measureOnce raises a subject, measures it and ends it.
-func (r *rig) measureOnce(ctx context.Context, subject string) (m measurement, err error) {
-	s, err := r.raise(ctx, subject, 1)
+func (r *rig) measureOnce(ctx context.Context, subject string) (measurement, error) {
+	switch subject {
+	case Berth, Lifecycle:
+		return r.measureOn(ctx, subject, berthTemplate, 0)
+	default:
+		return r.measureOn(ctx, subject, naiveTemplate, 0)
+	}
+}
+
+// measureOn measures a subject on a copy of template, which holds a number of sessions before.
+func (r *rig) measureOn(ctx context.Context, subject, template string, before int) (m measurement, err error) {
+	s, err := r.raise(ctx, subject, template, 1)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
-	key := ""
-	if len(r.keys) > 0 {
-		key = r.keys[0]
-	}
-	return s.measure(ctx, []lane{{s.servers[0].address, key}}, 0)
+	return s.measure(ctx, []lane{{s.servers[0].address, r.key(0)}}, before)
 }

@@ -12,13 +12,13 @@ import (
 type Report struct {
 	Machine  Machine             `json:"machine"`
 	Subjects map[string]*Subject `json:"subjects"`
-	// Ratios are medians of berth's throughput divided by those of others.
+	// Ratios are medians of Berth's throughput divided by those of others.
 	Ratios map[string]float64 `json:"ratios"`
 
 	order []string
 }
 
-// Subject is the numbers of one subject.
+// Subject is the numbers of one subject. A median is over the rounds, for each number alone.
 type Subject struct {
 	Median measurement   `json:"median"`
 	Rounds []measurement `json:"rounds"`
@@ -31,21 +31,20 @@ type Figure struct {
 	P99 float64 `json:"p99_ms"`
 }
 
-// Figures are the short form of the report. What is measured for comparison only is not in it.
-func (r *Report) Figures() map[string]Figure {
+func (s *Subject) figure() Figure { return Figure{s.Median.RPS, s.Median.P50, s.Median.P99} }
+
+// Short is a Figure for each subject. What is measured for comparison only is not in it.
+func (r *Report) Short() any {
 	figures := map[string]Figure{}
 	for name, s := range r.Subjects {
 		if name != front.RedisLuaLiteral {
-			figures[name] = Figure{s.Median.RPS, s.Median.P50, s.Median.P99}
+			figures[name] = s.figure()
 		}
 	}
 	return figures
 }
 
-func (r *Report) summarize() {
-	for _, s := range r.Subjects {
-		s.Median = medians(s.Rounds)
-	}
+func (r *Report) compare() {
 	r.Ratios = map[string]float64{}
 	own, measured := r.Subjects[Berth]
 	if !measured {
@@ -53,30 +52,37 @@ func (r *Report) summarize() {
 	}
 	for name, s := range r.Subjects {
 		if name != Berth && name != Lifecycle && name != front.HTTPNull && s.Median.RPS > 0 {
-			r.Ratios[Berth+"/"+name] = own.Median.RPS / s.Median.RPS
+			r.Ratios[ratioName(name)] = own.Median.RPS / s.Median.RPS
 		}
 	}
 }
 
+func ratioName(other string) string { return Berth + "/" + other }
+
 // WriteTable writes the report for people.
 func (r *Report) WriteTable(w io.Writer) error {
-	if err := r.Machine.write(w); err != nil {
+	return writeTable(w, r.Machine, r.order, r.Subjects, "BERTH IS", func(name string) string {
+		ratio, compared := r.Ratios[ratioName(name)]
+		if !compared {
+			return "-"
+		}
+		return fmt.Sprintf("%.2fx", ratio)
+	})
+}
+
+// writeTable writes medians, with a last column of the report's own.
+func writeTable(
+	w io.Writer, machine Machine, order []string, subjects map[string]*Subject, last string, value func(name string) string,
+) error {
+	if err := machine.write(w); err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\nSUBJECT\tREQUESTS/S\tP50 MS\tP99 MS\tCPU µS: SERVER\tSTORE\tLOAD\tBERTH IS\t")
-	for _, name := range r.order {
-		m := r.Subjects[name].Median
+	fmt.Fprintf(table, "\nSUBJECT\tREQUESTS/S\tP50 MS\tP99 MS\tCPU µS: SERVER\tSTORE\tLOAD\t%s\t\n", last)
+	for _, name := range order {
+		m := subjects[name].Median
 		fmt.Fprintf(table, "%s\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%s\t\n",
-			name, m.RPS, m.P50, m.P99, m.CPU.Server, m.CPU.Store, m.CPU.Load, r.ratio(name))
+			name, m.RPS, m.P50, m.P99, m.CPU.Server, m.CPU.Store, m.CPU.Load, value(name))
 	}
 	return table.Flush()
-}
-
-func (r *Report) ratio(name string) string {
-	ratio, compared := r.Ratios[Berth+"/"+name]
-	if !compared {
-		return "-"
-	}
-	return fmt.Sprintf("%.2fx", ratio)
 }

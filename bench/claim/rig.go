@@ -25,6 +25,8 @@ const (
 	naiveTemplate = "naive_template"
 	// setupPool is how many connections prepare a template.
 	setupPool = 4
+	// keyLength is about that of an API key.
+	keyLength = 60
 	// serverStop bounds the stop of Postgres.
 	serverStop = 20 * time.Second
 )
@@ -78,6 +80,15 @@ func (r *rig) open(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// key is that of a tenant, by its place in tenants. Without Berth there is none; then some text of its length keeps
+// requests alike.
+func (r *rig) key(tenant int) string {
+	if tenant < len(r.keys) {
+		return r.keys[tenant]
+	}
+	return strings.Repeat("k", keyLength)
 }
 
 // needs says whether a subject's name begins with prefix.

@@ -39,21 +39,21 @@ type server struct {
 	profiled bool
 }
 
-// raise starts a subject with a number of server processes.
-func (r *rig) raise(ctx context.Context, subject string, servers int) (*scene, error) {
+// raise starts a subject with a number of server processes, on a copy of template if it needs a database.
+func (r *rig) raise(ctx context.Context, subject, template string, servers int) (*scene, error) {
 	s := &scene{rig: r, subject: subject}
-	if err := s.raise(ctx, servers); err != nil {
+	if err := s.raise(ctx, template, servers); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", subject, err), s.close(ctx))
 	}
 	return s, nil
 }
 
-func (s *scene) raise(ctx context.Context, servers int) (err error) {
+func (s *scene) raise(ctx context.Context, template string, servers int) (err error) {
 	switch s.subject {
 	case Berth, Lifecycle:
-		err = s.raiseBerth(ctx, berthTemplate)
+		err = s.raiseBerth(ctx, template)
 	case front.PGNaive:
-		s.database, err = s.rig.copyOf(ctx, naiveTemplate)
+		s.database, err = s.rig.copyOf(ctx, template)
 	case front.RedisArticle, front.RedisLua, front.RedisLuaLiteral:
 		err = s.rig.redis.reset(ctx, s.rig.cfg.Workers)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -28,8 +29,11 @@ func benchCommand() *cobra.Command {
 type benchClaimsFlags struct {
 	claim.Config
 
-	json bool
-	out  string
+	lone  bool
+	live  int
+	lanes bool
+	json  bool
+	out   string
 }
 
 func benchClaimsCommand() *cobra.Command {
@@ -51,6 +55,10 @@ func benchClaimsCommand() *cobra.Command {
 	f.DurationVar(&flags.Warmup, "warmup", 0, "time before each measurement (default 2s)")
 	f.DurationVar(&flags.Window, "window", 0, "time of each measurement (default 5s)")
 	f.StringVar(&flags.ProfileDir, "profile", "", "directory for a CPU profile of each server process")
+	f.BoolVar(&flags.lone, "lone", false, "instead: one request at a time, in turn with a bare insert and commit")
+	f.IntVar(&flags.live, "live", 0, "instead: a database with this many live sessions next to an empty one")
+	f.BoolVar(&flags.lanes, "tenant-lanes", false, "instead: three API processes with slow commits, one tenant next to three")
+	command.MarkFlagsMutuallyExclusive("lone", "live", "tenant-lanes", "only")
 	f.BoolVar(&flags.json, "json", false, "print the medians as JSON")
 	f.StringVar(&flags.out, "out", "", "write everything, rounds and machine too, to this file")
 	return command
@@ -61,7 +69,7 @@ func runBenchClaims(cmd *cobra.Command, flags benchClaimsFlags) error {
 	if err != nil {
 		return err
 	}
-	report, err := claim.Compare(cmd.Context(), cfg)
+	report, err := flags.measure(cmd.Context(), cfg)
 	if err != nil {
 		return err
 	}
@@ -69,9 +77,29 @@ func runBenchClaims(cmd *cobra.Command, flags benchClaimsFlags) error {
 		return err
 	}
 	if flags.json {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(report.Figures())
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(report.Short())
 	}
 	return report.WriteTable(cmd.OutOrStdout())
+}
+
+// benchReport is a result that can be shown; as it is, it is what is kept.
+type benchReport interface {
+	Short() any
+	WriteTable(w io.Writer) error
+}
+
+// measure does what the flags ask for.
+func (f benchClaimsFlags) measure(ctx context.Context, cfg claim.Config) (benchReport, error) {
+	switch {
+	case f.lone:
+		return claim.MeasureLone(ctx, cfg)
+	case f.live != 0:
+		return claim.Live(ctx, cfg, f.live)
+	case f.lanes:
+		return claim.Lanes(ctx, cfg)
+	default:
+		return claim.Compare(ctx, cfg)
+	}
 }
 
 // benchConfig adds what flags do not say.
