@@ -11,11 +11,15 @@ import (
 const (
 	MaxIDLength     = 128
 	MaxRegionLength = 32
+	MaxLabelLength  = 63 // of a label's name, and of its value
 )
 
 var (
 	idPattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]*$`)
 	regionPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+
+	labelNamePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
+	labelValuePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~/+-]*$`)
 )
 
 // idAlphabet leaves out the letters and digits that people confuse when they read an id aloud.
@@ -37,6 +41,18 @@ func ValidID(s string) bool { return len(s) <= MaxIDLength && idPattern.MatchStr
 
 // ValidRegion reports whether s may name a region: 1 to 32 lower-case letters, digits and hyphens.
 func ValidRegion(s string) bool { return len(s) <= MaxRegionLength && regionPattern.MatchString(s) }
+
+// ValidLabelName reports whether s may name a label of a worker: 1 to 63 of A-Z a-z 0-9 . _ / - that begin with a
+// letter or digit.
+func ValidLabelName(s string) bool {
+	return len(s) <= MaxLabelLength && labelNamePattern.MatchString(s)
+}
+
+// ValidLabelValue reports whether s may be the value of a label: 1 to 63 of A-Z a-z 0-9 . _ ~ / + - that begin with a
+// letter or digit.
+func ValidLabelValue(s string) bool {
+	return len(s) <= MaxLabelLength && labelValuePattern.MatchString(s)
+}
 
 // NewID returns a fresh random identifier such as "s-7f3kq9v2mw4x": prefix, a hyphen, and twelve characters that
 // hold 59 bits.

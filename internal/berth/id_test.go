@@ -59,3 +59,17 @@ func TestNewIDsAreValidAndDiffer(t *testing.T) {
 		seen[id] = true
 	}
 }
+
+func TestLabelsAreNamesAndValuesOfPlainCharacters(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", berth.MaxLabelLength)
+	for text, want := range map[string]struct{ name, value bool }{
+		"gpu": {true, true}, "example.com/gpu-model": {true, true}, "A100": {true, true}, "1.5": {true, true}, long: {true, true},
+		"h264+av1": {false, true}, "v1~2": {false, true},
+		"": {}, "-a": {}, ".a": {}, "a b": {}, "a\n": {}, "a=b": {}, "é": {}, "a\x00": {}, long + "a": {},
+	} {
+		if name, value := berth.ValidLabelName(text), berth.ValidLabelValue(text); name != want.name || value != want.value {
+			t.Errorf("%q: name %v, value %v", text, name, value)
+		}
+	}
+}

@@ -39,3 +39,15 @@ type EventFilter struct {
 	After    Position
 	Limit    int
 }
+
+// RegionCapacity sums up the workers of one region, and who waits for them.
+type RegionCapacity struct {
+	Region          string // empty: of no region, for starts that wait for a slot anywhere
+	WorkersReady    int    // cordoned ones included
+	WorkersDraining int
+	Slots           int      // of workers that serve
+	Used            int      // slots taken
+	Free            int      // slots that a claim could take now
+	Waiting         int      // starts that wait for room
+	Spill           []string // where starts go when it is full, in this order
+}
