@@ -10,7 +10,8 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// answerPlacement answers 201 for a new placement and 200 for one that stood already.
+// answerPlacement answers 201 for a new placement, also if an Idempotency-Key asks again for its answer, and 200 for one
+// that stood already.
 func (s *service) answerPlacement(w http.ResponseWriter, r *http.Request, placement berth.Placement, err error) {
 	if err != nil {
 		s.fail(w, r, err)
@@ -18,7 +19,7 @@ func (s *service) answerPlacement(w http.ResponseWriter, r *http.Request, placem
 	}
 	answer, err := s.placement(r, placement)
 	status := http.StatusOK
-	if placement.Created && err == nil {
+	if (placement.Created || placement.Replayed) && err == nil {
 		status = http.StatusCreated
 		w.Header().Set("Location", s.publicURL+"/v1/sessions/"+answer.ID)
 	}
@@ -28,6 +29,9 @@ func (s *service) answerPlacement(w http.ResponseWriter, r *http.Request, placem
 // placement is what a client needs to connect: who owns the session, and fresh tokens whose times are the database's.
 func (s *service) placement(r *http.Request, placed berth.Placement) (wire.Placement, error) {
 	session := placed.Session
+	if !session.State.Live() { // a start that is repeated by its Idempotency-Key may come late
+		return wire.Placement{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
+	}
 	if !session.State.HoldsSlot() || session.WorkerID == "" {
 		return wire.Placement{}, unavailable("The session is being moved to another worker; ask again.")
 	}
@@ -104,6 +108,8 @@ func wireSession(caller auth.Principal, session berth.Session) wire.Session {
 		RequestedRegion:    optional(session.RequestedRegion),
 		Spill:              session.Spill,
 		Spilled:            session.Spilled(),
+		Slots:              max(1, session.Slots),
+		Strategy:           optional(wire.Strategy(session.Strategy)),
 		Handler:            session.Handler,
 		OnWorkerLoss:       wire.OnWorkerLoss(session.OnWorkerLoss),
 		TTLSeconds:         int(session.TTL / time.Second),
@@ -118,6 +124,9 @@ func wireSession(caller auth.Principal, session berth.Session) wire.Session {
 	}
 	if isOperator(caller) {
 		answer.TenantID = &session.TenantID
+	}
+	if len(session.Selector) > 0 {
+		answer.Selector = new(wire.Selector(session.Selector))
 	}
 	if session.State.HoldsSlot() && session.WorkerID != "" {
 		if owner, err := wireOwner(session); err == nil {
@@ -147,6 +156,8 @@ func wireWorker(worker berth.Worker) wire.Worker {
 		Capacity:       worker.Capacity,
 		Used:           worker.Used,
 		Free:           worker.Free(),
+		SuspectReason:  optional(worker.SuspectReason),
+		Labels:         labels(worker.Labels),
 		SignalingURL:   worker.SignalingURL,
 		ControlURL:     worker.ControlURL,
 		Version:        worker.Version,
@@ -155,6 +166,14 @@ func wireWorker(worker berth.Worker) wire.Worker {
 		LeaseExpiresAt: optionalTime(worker.LeaseExpiresAt),
 		DrainDeadline:  optionalTime(worker.DrainDeadline),
 	}
+}
+
+// labels is never null.
+func labels(labels map[string]string) map[string]string {
+	if labels == nil {
+		return map[string]string{}
+	}
+	return labels
 }
 
 // optional leaves out the zero value.

@@ -75,6 +75,8 @@ func bearer(r *http.Request) (string, error) {
 }
 
 func (s *service) authenticate(ctx context.Context, key string, roles []auth.Role) (auth.Principal, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout) // streams have no other limit
+	defer cancel()
 	caller, err := s.deps.Keys.Authenticate(ctx, key)
 	if err != nil {
 		return auth.Principal{}, err

@@ -21,6 +21,8 @@ type Dependencies struct {
 	Placer       berth.Placer
 	Sessions     Sessions
 	Workers      Workers
+	Events       Events
+	Capacity     Capacity
 	Database     Database
 	Waker        Waker
 	Refusals     Refusals
@@ -48,12 +50,21 @@ type Config struct {
 	// TURN says which ice_servers clients get. Default none.
 	TURN auth.TURN
 
-	// RequestTimeout bounds the work on one request. Default 10 s. A held rejoin may take RejoinHold more.
+	// RequestTimeout bounds the work on one request. Default 10 s. A held rejoin may take RejoinHold more, a start what it
+	// prefers to wait.
 	RequestTimeout time.Duration
 	// BodyTimeout bounds how long a sender may take for a body. Default 10 s.
 	BodyTimeout time.Duration
 	// RejoinHold is how long a rejoin waits while its session's owner is in question. Default berth.RejoinHoldLimit, 5 s.
 	RejoinHold time.Duration
+	// Streams is how many event streams may be open at once. One tenant may have a quarter of them. Default 256.
+	Streams int
+	// StreamPoll is how often it is looked for new events while streams are open. Default 250 ms.
+	StreamPoll time.Duration
+	// StreamKeepAlive is the silence after which a stream gets a comment. Default 15 s.
+	StreamKeepAlive time.Duration
+	// StreamWriteTimeout is how long the client of a stream may take to read what was sent. Default 10 s.
+	StreamWriteTimeout time.Duration
 	// ShutdownDelay is how long Stop goes on serving with /readyz at 503, so that balancers notice. Default 5 s; negative
 	// means none.
 	ShutdownDelay time.Duration
@@ -78,6 +89,10 @@ func (c Config) withDefaults() Config {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, 10*time.Second)
 	c.RejoinHold = cmp.Or(c.RejoinHold, berth.RejoinHoldLimit)
+	c.Streams = cmp.Or(c.Streams, 256)
+	c.StreamPoll = cmp.Or(c.StreamPoll, 250*time.Millisecond)
+	c.StreamKeepAlive = cmp.Or(c.StreamKeepAlive, 15*time.Second)
+	c.StreamWriteTimeout = cmp.Or(c.StreamWriteTimeout, 10*time.Second)
 	c.ShutdownDelay = max(0, cmp.Or(c.ShutdownDelay, 5*time.Second))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 20*time.Second)
 	return c
@@ -99,8 +114,8 @@ func (c Config) validate() error {
 }
 
 func (d Dependencies) validate() error {
-	if d.Placer == nil || d.Sessions == nil || d.Workers == nil || d.Database == nil || d.Waker == nil || d.Refusals == nil ||
-		d.Keys == nil || d.Signer == nil || d.RejoinTokens == nil || d.SigningKeys == nil || d.Log == nil {
+	if d.Placer == nil || d.Sessions == nil || d.Workers == nil || d.Database == nil ||
+		d.Waker == nil || d.Refusals == nil || d.Keys == nil || d.Signer == nil || d.RejoinTokens == nil || d.SigningKeys == nil || d.Log == nil {
 		return errors.New("api: every dependency is required")
 	}
 	return nil

@@ -11,6 +11,9 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
+// exposedFields are those of an answer that a page of another origin may read.
+const exposedFields = "Idempotent-Replayed, Location, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
+
 // PreflightRejoin serves OPTIONS /v1/sessions/{id}/rejoin. The middleware named the origin if it may rejoin.
 func (s *service) PreflightRejoin(w http.ResponseWriter, r *http.Request, _ wire.SessionID) {
 	header := w.Header()
@@ -32,7 +35,7 @@ func (s *service) crossOrigin(next http.Handler) http.Handler {
 		header.Add("Vary", "Origin")
 		if origin := r.Header.Get("Origin"); s.allowedOrigin(origin) {
 			header.Set("Access-Control-Allow-Origin", origin)
-			header.Set("Access-Control-Expose-Headers", "Retry-After, X-Request-Id")
+			header.Set("Access-Control-Expose-Headers", exposedFields)
 		}
 		next.ServeHTTP(w, r)
 	})

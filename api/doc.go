@@ -14,18 +14,32 @@
 // error, and problem.go alone turns it into a status: nothing that a caller sent and nothing that the database said is
 // ever answered.
 //
+// # Streams
+//
+// An event stream is one request that lasts. Its goroutine reads pages of history after the position that it sent last,
+// and sleeps while nothing is new: one watcher per process asks the database for the newest position and wakes all of
+// them. So memory is bounded by a page for each of a bounded number of streams, and a quiet system costs one query per
+// poll. The id of an event is its position, and a position says all that a stream needs to go on, at any replica.
+//
 // # What happens when something fails
 //
 //   - The database is away or slow: 503 unavailable with Retry-After, within RequestTimeout. /livez stays 200, /readyz
 //     becomes 503 within a second.
 //   - The caller goes away: its context ends the work; logged as 499, counted as no error. A claim that committed
 //     nevertheless is released by connect_by.
+//   - A start waits for room and this process stops: it leaves the queue and is refused with 503.
+//   - The database is away while a stream is open: the stream stays, silent but for comments, and gets what it missed.
+//   - The client of a stream does not read: it is cut after StreamWriteTimeout, and goes on where it was when it returns.
+//   - The key of a stream is revoked: nothing is sent any more, and the stream ends with the next event or comment.
 //   - The owner of a session is in question: a rejoin wakes the reaper and is held for RejoinHold, then 503.
 //   - A nudge to a worker is lost: the order comes with the answer to the worker's next renewal anyway.
 //   - Stop: /readyz turns 503 and new starts are refused with 503 and Connection: close for ShutdownDelay, while
-//     everything else is served; then the listener closes and running requests get ShutdownTimeout to finish.
+//     everything else is served; then the listener closes, streams end at once, and running requests get
+//     ShutdownTimeout to finish.
 //
 // # What is not promised
 //
-// Lists are not a snapshot: a page shows what was true when it was read.
+// Lists are not a snapshot: a page shows what was true when it was read. A stream sends each event once, but a client
+// that returns after a failover of the database which lost transactions may miss events or see some again. RateLimit
+// fields say how things stood at the start they came with; other starts may have been made since.
 package api

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,9 +18,11 @@ import (
 type store struct {
 	calls  atomic.Int64 // to sessions and workers; keys are not counted
 	wakes  atomic.Int64
-	hold   atomic.Bool // the owner of every session is in question
-	frozen atomic.Bool // the database does not answer
-	quota  int         // live sessions of a tenant; 0: no limit
+	hold   atomic.Bool  // the owner of every session is in question
+	frozen atomic.Bool  // the database does not answer
+	quota  int          // live sessions of a tenant; 0: no limit
+	polls  atomic.Int64 // of the end of the history
+	reads  atomic.Int64 // of the history
 
 	mu         sync.Mutex
 	now        time.Time
@@ -29,9 +32,21 @@ type store struct {
 	workers    []berth.Worker
 	keys       map[string]auth.KeyRecord
 	refused    []berth.Code
+	refusal    *berth.Refusal // of every Place
+	limits     berth.Limits   // with every answer of Place
+	starts     []berth.Start  // that reached Place
+	remembered map[string]remembered
+	history    []berth.Event
+	regions    []berth.RegionCapacity
 	fail       error         // what every call returns
 	block      chan struct{} // what every Place waits for
 	entered    chan struct{} // gets one element as a Place begins to wait
+}
+
+// remembered is what an Idempotency-Key made.
+type remembered struct {
+	hash    [32]byte
+	session *stored
 }
 
 type stored struct {
@@ -52,7 +67,7 @@ func (x *stored) peer(peer berth.Peer) (_ berth.Peer, created bool) {
 func newStore() *store {
 	s := &store{
 		now: time.Date(2026, 1, 5, 10, 0, 0, 123456000, time.UTC), generation: 100, keys: map[string]auth.KeyRecord{},
-		entered: make(chan struct{}, 100),
+		entered: make(chan struct{}, 100), remembered: map[string]remembered{},
 	}
 	for _, id := range []string{"w-1", "w-2"} {
 		s.workers = append(s.workers, berth.Worker{
@@ -113,8 +128,24 @@ func (s *store) Place(ctx context.Context, start berth.Start) (berth.Placement, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.starts = append(s.starts, start)
+	if s.refusal != nil {
+		return berth.Placement{Limits: s.limits}, s.refusal
+	}
+	placement, err := s.place(start)
+	placement.Limits = s.limits
+	return placement, err
+}
+
+func (s *store) place(start berth.Start) (berth.Placement, error) {
 	if start.Region == "nowhere" {
 		return berth.Placement{}, berth.Invalid("region", "is not configured")
+	}
+	if made, ok := s.remembered[start.TenantID+" "+start.IdempotencyKey]; ok && start.IdempotencyKey != "" {
+		if made.hash != start.BodyHash {
+			return berth.Placement{}, berth.Refuse(berth.CodeIdempotency, "The key was used for another body.")
+		}
+		return berth.Placement{Session: made.session.Session, Peer: made.session.peers[0], Replayed: true, At: s.now}, nil
 	}
 	if x := s.live(start.TenantID, start.ID); x != nil {
 		peer := x.peers[0]
@@ -132,6 +163,7 @@ func (s *store) Place(ctx context.Context, start berth.Start) (berth.Placement, 
 			Key: s.nextKey, TenantID: start.TenantID, ID: start.ID, Kind: start.Kind, RequestedRegion: start.Region, Spill: start.Spill,
 			Handler: start.Handler, OnWorkerLoss: start.OnWorkerLoss, TTL: start.TTL, IdleTimeout: start.IdleTimeout,
 			Metadata: start.Metadata, CreatedAt: s.now, ExpiresAt: s.now.Add(start.TTL),
+			Slots: start.Slots, Strategy: cmp.Or(start.Strategy, berth.StrategySpread), Selector: start.Selector,
 		},
 	}
 	peer, _ := x.peer(start.Peer)
@@ -139,6 +171,8 @@ func (s *store) Place(ctx context.Context, start berth.Start) (berth.Placement, 
 		return berth.Placement{}, err
 	}
 	s.sessions = append(s.sessions, x)
+	s.remembered[start.TenantID+" "+start.IdempotencyKey] = remembered{start.BodyHash, x}
+	s.happened(x, "created")
 	return berth.Placement{Session: x.Session, Peer: peer, Created: true, At: s.now}, nil
 }
 
@@ -224,8 +258,68 @@ func (s *store) EndSession(ctx context.Context, tenantID, id string) (berth.Sess
 		return berth.Session{}, err
 	}
 	before := x.Session
+	if before.State.Live() {
+		s.happened(x, "ended")
+	}
 	x.State, x.EndedAt, x.EndedReason, x.WorkerID = berth.SessionEnded, s.now, berth.EndedDeleted, ""
 	return before, nil
+}
+
+// happened adds to the history. Two events make up a transaction.
+func (s *store) happened(x *stored, what string) {
+	n := len(s.history)
+	s.history = append(s.history, berth.Event{
+		Position: berth.Position{XID: uint64(1000 + n/2), ID: int64(1 + n)}, TenantID: x.TenantID, SessionID: x.ID, Key: x.Key, Type: what,
+		Data: json.RawMessage(`{"worker_id": "w-1"}`), At: s.now,
+	})
+}
+
+// happen adds an event of the newest session of that id.
+func (s *store) happen(tenantID, id, what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x, err := s.newest(tenantID, id); err == nil {
+		s.happened(x, what)
+	}
+}
+
+func (s *store) Events(ctx context.Context, filter berth.EventFilter) ([]berth.Event, error) {
+	s.reads.Add(1)
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var page []berth.Event
+	for _, e := range s.history {
+		if comparePositions(e.Position, filter.After) > 0 && (filter.TenantID == "" || filter.TenantID == e.TenantID) &&
+			(filter.Key == 0 || filter.Key == e.Key) && len(page) < filter.Limit {
+			page = append(page, e)
+		}
+	}
+	return page, nil
+}
+
+func (s *store) EventsEnd(ctx context.Context) (berth.Position, error) {
+	s.polls.Add(1)
+	if err := s.enter(ctx); err != nil {
+		return berth.Position{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.history) == 0 {
+		return berth.Position{}, nil
+	}
+	return s.history[len(s.history)-1].Position, nil
+}
+
+func (s *store) Capacity(ctx context.Context) ([]berth.RegionCapacity, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.regions), nil
 }
 
 func (s *store) AddPeer(ctx context.Context, tenantID, id string, peer berth.Peer) (berth.Placement, error) {

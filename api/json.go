@@ -20,12 +20,20 @@ const maxDepth = 1 + berth.MaxMetadataDepth
 
 // decode reads the body as exactly one JSON object of T's members; see openapi.yaml for what strict means. Errors are
 // our own text: the decoder's would repeat what was sent.
-func decode[T any](s *service, w http.ResponseWriter, r *http.Request) (T, error) {
-	value, present, err := decodeOptional[T](s, w, r)
-	if err == nil && !present {
-		err = berth.Invalid(fieldBody, "must be a JSON object; {} is the smallest")
+func decode[T any](s *service, w http.ResponseWriter, r *http.Request) (value T, err error) {
+	body, err := readBody(w, r, s.cfg.BodyTimeout)
+	if err != nil {
+		return value, err
 	}
-	return value, err
+	return parseBody[T](body)
+}
+
+// parseBody is decode for a body that was read.
+func parseBody[T any](body []byte) (value T, err error) {
+	if len(body) == 0 {
+		return value, berth.Invalid(fieldBody, "must be a JSON object; {} is the smallest")
+	}
+	return value, unmarshal(body, &value)
 }
 
 // decodeOptional is decode for calls whose body may be absent, which means the same as {}.
@@ -141,12 +149,20 @@ func expected(goType reflect.Type) string {
 }
 
 // plainName is a member name that may be repeated in an answer.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_~-]{1,64}$`)
+var plainName = regexp.MustCompile(`^[A-Za-z0-9._~/-]{1,64}$`)
+
+// wordOr is the name itself, or "?" for one that is no plain word and might be anything.
+func wordOr(name string) string {
+	if plainName.MatchString(name) {
+		return name
+	}
+	return "?"
+}
 
 // maxNamed is how many levels of a path are named in an answer.
 const maxNamed = 8
 
-// fieldName writes a JSON pointer as "metadata.a.b". Names that are no plain words, and might be anything, become "?".
+// fieldName writes a JSON pointer as "metadata.a.b".
 func fieldName(pointer jsontext.Pointer) string {
 	if pointer == "" {
 		return fieldBody
@@ -157,10 +173,7 @@ func fieldName(pointer jsontext.Pointer) string {
 			names = append(names, "...")
 			break
 		}
-		if !plainName.MatchString(name) {
-			name = "?"
-		}
-		names = append(names, name)
+		names = append(names, wordOr(name))
 	}
 	return strings.Join(names, ".")
 }

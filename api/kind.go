@@ -46,8 +46,13 @@ func problemKinds() []kind {
 		},
 		{
 			berth.CodeConflict, http.StatusConflict, false, "Conflicts with what is stored",
-			"The live session of that id is of another kind, or has as many peers as one may have.",
-			"Read the session and decide anew, or use another id.",
+			"The live session of that id is of another kind, or has as many peers as one may have. Or, with `retryable` true, a request with the same Idempotency-Key is still being worked on.",
+			"Read the session and decide anew, or use another id. When `retryable` is true, send the same request again after Retry-After.",
+		},
+		{
+			berth.CodeIdempotency, http.StatusUnprocessableEntity, false, "The Idempotency-Key was used for another body",
+			"A request with this Idempotency-Key made a session within the last 24 hours, and its body said something else. Spacing, the order of members and the way a text is escaped do not matter.",
+			"Use a fresh key for each new request, and the same body whenever one is repeated.",
 		},
 		{
 			berth.CodeSessionEnded, http.StatusGone, false, "The session has ended",
@@ -70,14 +75,19 @@ func problemKinds() []kind {
 			"End a session, or ask for a larger limit. Wait only when `retryable` is true.",
 		},
 		{
+			berth.CodeStartRateLimited, http.StatusTooManyRequests, true, "The tenant starts sessions faster than it may",
+			"The tenant's rate of starts is used up, and its burst too. The RateLimit fields say how many are left, and Retry-After when the next one may start.",
+			"Ask again after Retry-After. Spread starts, or ask for a higher rate.",
+		},
+		{
 			berth.CodeAtCapacity, http.StatusServiceUnavailable, true, "No free slot",
-			"No worker that matches has a free slot. This is never said because of a lock or a race.",
-			"Ask again after Retry-After. Add workers if it lasts.",
+			"No worker that matches has the free slots that were asked for, and none came free while the request waited. This is never said because of a lock or a race.",
+			"Ask again after Retry-After, or queue with `Prefer: wait=30`. Add workers if it lasts.",
 		},
 		{
 			berth.CodeUnavailable, http.StatusServiceUnavailable, true, "Unavailable for the moment",
 			"The database did not answer in time, this process is about to stop, or a session's owner is still in question. Whether a change happened is not known.",
-			"Send the same request, with the same id, after Retry-After. Repeating a start with its id is safe.",
+			"Send the same request after Retry-After. Repeating a start is safe with its id, or with an Idempotency-Key.",
 		},
 		{
 			berth.CodeInternal, http.StatusInternalServerError, false, "Internal error",

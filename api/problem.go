@@ -23,7 +23,8 @@ const statusClientGone = 499
 const (
 	retryCapacity    = 2 * time.Second
 	retryUnavailable = time.Second
-	maxRetryJitter   = 10 // seconds
+	maxRetryJitter   = 10  // seconds
+	maxRetryEstimate = 300 // seconds; nobody knows how a system stands after that
 )
 
 // fail answers err. It is the only place where an error becomes a status; it logs what only we should know.
@@ -119,7 +120,8 @@ func fieldErrors(fields []berth.FieldError) *[]wire.FieldError {
 }
 
 // retryAfter is the number of seconds for Retry-After, 0 for none. It is never less than what the refusal says, and
-// random above that, so that callers who were refused together do not return together.
+// random above that, so that callers who were refused together do not return together. Only what was estimated is cut
+// to maxRetryEstimate.
 func retryAfter(refusal *berth.Refusal) int {
 	wait := refusal.RetryAfter
 	if wait <= 0 {
@@ -133,7 +135,11 @@ func retryAfter(refusal *berth.Refusal) int {
 		}
 	}
 	seconds := int((wait + time.Second - 1) / time.Second)
-	return seconds + rand.IntN(min(seconds, maxRetryJitter)+1)
+	jitter := min(seconds, maxRetryJitter)
+	if refusal.Code == berth.CodeAtCapacity {
+		seconds = min(seconds, maxRetryEstimate-jitter)
+	}
+	return seconds + rand.IntN(jitter+1)
 }
 
 // answer writes value as JSON, or the problem that err is.

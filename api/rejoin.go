@@ -23,7 +23,7 @@ func (s *service) RejoinSession(w http.ResponseWriter, r *http.Request, id wire.
 }
 
 func (s *service) rejoin(w http.ResponseWriter, r *http.Request, id string) (berth.Placement, error) {
-	rejoin, err := s.rejoiner(r, id)
+	rejoin, session, err := s.rejoiner(r, id)
 	if err != nil {
 		return berth.Placement{}, err
 	}
@@ -38,18 +38,20 @@ func (s *service) rejoin(w http.ResponseWriter, r *http.Request, id string) (ber
 	}
 	rejoin.Generation = berth.Generation(request.Generation)
 	rejoin.Lost = value(request.Lost, false)
-	return s.hold(r.Context(), rejoin)
+	placement, err := s.hold(r.Context(), rejoin)
+	s.countRefusal(session.TenantID, session.RequestedRegion, berth.RefusalCode(err))
+	return placement, err
 }
 
 // rejoiner says which session and peer the request may rejoin: the credential is a tenant's key, or the rejoin token
 // of one peer.
-func (s *service) rejoiner(r *http.Request, id string) (berth.Rejoin, error) {
+func (s *service) rejoiner(r *http.Request, id string) (berth.Rejoin, berth.Session, error) {
 	credential, err := bearer(r)
 	if err != nil {
-		return berth.Rejoin{}, err
+		return berth.Rejoin{}, berth.Session{}, err
 	}
 	if !berth.ValidID(id) {
-		return berth.Rejoin{}, berth.Invalid("id", reasonID)
+		return berth.Rejoin{}, berth.Session{}, berth.Invalid("id", reasonID)
 	}
 	if auth.IsRejoinToken(credential) {
 		return s.rejoinerByToken(r.Context(), credential, id)
@@ -58,39 +60,39 @@ func (s *service) rejoiner(r *http.Request, id string) (berth.Rejoin, error) {
 }
 
 // rejoinerByKey acts for the session's first peer; others have their rejoin tokens.
-func (s *service) rejoinerByKey(ctx context.Context, key, id string) (berth.Rejoin, error) {
+func (s *service) rejoinerByKey(ctx context.Context, key, id string) (berth.Rejoin, berth.Session, error) {
 	caller, err := s.authenticate(ctx, key, []auth.Role{auth.RoleTenant})
 	if err != nil {
-		return berth.Rejoin{}, err
+		return berth.Rejoin{}, berth.Session{}, err
 	}
 	session, peers, err := s.deps.Sessions.Session(ctx, caller.TenantID, id)
 	if err != nil {
-		return berth.Rejoin{}, err
+		return berth.Rejoin{}, berth.Session{}, err
 	}
 	rejoin := berth.Rejoin{Key: session.Key}
 	if len(peers) > 0 {
 		rejoin.PeerID = peers[0].ID
 	}
-	return rejoin, nil
+	return rejoin, session, nil
 }
 
-func (s *service) rejoinerByToken(ctx context.Context, credential, id string) (berth.Rejoin, error) {
+func (s *service) rejoinerByToken(ctx context.Context, credential, id string) (berth.Rejoin, berth.Session, error) {
 	token, err := s.deps.RejoinTokens.Verify(credential)
 	if err != nil {
-		return berth.Rejoin{}, err
+		return berth.Rejoin{}, berth.Session{}, err
 	}
 	session, err := s.deps.Sessions.SessionByKey(ctx, token.SessionKey)
 	if errors.Is(err, &berth.Refusal{Code: berth.CodeNotFound}) {
 		// The token proves that there was such a session; its row is gone a day after it ended.
-		return berth.Rejoin{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
+		return berth.Rejoin{}, berth.Session{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
 	}
 	if err != nil {
-		return berth.Rejoin{}, err
+		return berth.Rejoin{}, berth.Session{}, err
 	}
 	if session.ID != id {
-		return berth.Rejoin{}, berth.Refuse(berth.CodeForbidden, "The rejoin token is for another session.")
+		return berth.Rejoin{}, berth.Session{}, berth.Refuse(berth.CodeForbidden, "The rejoin token is for another session.")
 	}
-	return berth.Rejoin{Key: token.SessionKey, PeerID: token.PeerID}, nil
+	return berth.Rejoin{Key: token.SessionKey, PeerID: token.PeerID}, session, nil
 }
 
 // hold asks for the placement until it is known, for RejoinHold at most. While the owner is in question each round

@@ -30,18 +30,22 @@ func (s *service) routes() chi.Router {
 func (s *service) versionOne(r chi.Router, calls *wire.ServerInterfaceWrapper) {
 	tenant, operator := s.guarded(auth.RoleTenant), s.guarded(auth.RoleOperator)
 	either := s.guarded(auth.RoleTenant, auth.RoleOperator)
+	r.With(s.limitStart).With(tenant...).Post("/v1/sessions", calls.CreateSession)
 	r.Group(func(r chi.Router) {
 		r.Use(limitTime(s.cfg.RequestTimeout))
-		r.With(tenant...).Post("/v1/sessions", calls.CreateSession)
 		r.With(either...).Get("/v1/sessions", calls.ListSessions)
 		r.With(either...).Get("/v1/sessions/{id}", calls.GetSession)
 		r.With(either...).Delete("/v1/sessions/{id}", calls.EndSession)
 		r.With(tenant...).Post("/v1/sessions/{id}/peers", calls.AddPeer)
+		r.With(operator...).Get("/v1/capacity", calls.GetCapacity)
 		r.With(operator...).Get("/v1/workers", calls.ListWorkers)
 		r.With(operator...).Get("/v1/workers/{id}", calls.GetWorker)
 		r.With(operator...).Post("/v1/workers/{id}/drain", calls.DrainWorker)
 		r.With(operator...).Delete("/v1/workers/{id}/drain", calls.UndrainWorker)
 	})
+	// Streams bound the time of what they do, and last.
+	r.With(either...).Get("/v1/sessions/{id}/events", calls.SessionEvents)
+	r.With(either...).Get("/v1/events", calls.Events)
 	// A rejoin checks its own credential, which may be a tenant's key or a rejoin token, and may be held.
 	r.With(s.crossOrigin, limitTime(s.cfg.RequestTimeout+s.cfg.RejoinHold)).Post("/v1/sessions/{id}/rejoin", calls.RejoinSession)
 	r.With(s.crossOrigin).Options("/v1/sessions/{id}/rejoin", calls.PreflightRejoin)
@@ -75,9 +79,9 @@ func (s *service) pageRoutes(r chi.Router, calls *wire.ServerInterfaceWrapper) {
 		r.Get("/demo", calls.Demo)
 	}
 	r.Group(func(r chi.Router) {
-		r.Use(s.sameMachine, limitTime(s.cfg.RequestTimeout))
-		r.Post("/demo/sessions", calls.CreateDemoSession)
-		r.Post("/demo/kill", calls.KillDemoWorker)
+		r.Use(s.sameMachine)
+		r.With(s.limitStart).Post("/demo/sessions", calls.CreateDemoSession)
+		r.With(limitTime(s.cfg.RequestTimeout)).Post("/demo/kill", calls.KillDemoWorker)
 	})
 }
 

@@ -53,6 +53,9 @@ func TestScenario_V01_EscapedNULIsRefusedEverywhere(t *testing.T) {
 		`{"metadata":{"a\u0000b":1}}`:                   "metadata.?",
 		`{"metadata":{"a":{"b":["x",{"c":"\u0000"}]}}}`: "metadata.a.b.1.c",
 		`{"tenant\u0000":"t-2"}`:                        "?",
+		`{"strategy":"pack\u0000"}`:                     "strategy",
+		`{"selector":{"gpu":"a\u0000"}}`:                "selector.gpu",
+		`{"selector":{"g\u0000":"a"}}`:                  "selector.?",
 	} {
 		r.refused(body, field)
 	}
@@ -73,6 +76,8 @@ func TestScenario_V03_InvalidUTF8IsRefused(t *testing.T) {
 	r.refused("{\"metadata\":{\"k\":\"\xc3\x28\"}}", "metadata.k")
 	r.refused("{\"metadata\":{\"\xff\":1}}", "metadata")
 	r.refused(`{"metadata":{"k":"\ud800"}}`, "metadata.k")
+	r.refused("{\"selector\":{\"gpu\":\"\xff\"}}", "selector.gpu")
+	r.refused("{\"strategy\":\"\xfe\"}", "strategy")
 	r.refusedBy(r.call("GET", "/v1/sessions/x%FF", r.tenant, ""), "path", "id")
 }
 
@@ -91,8 +96,17 @@ func TestScenario_V05_OtherSpellingsOfAMemberAreUnknown(t *testing.T) {
 		`{"peer":{"id":"p","Role":"x"}}`:                "peer.Role",
 		`{"metadata":{"a":1,"a":2}}`:                    "metadata.a",
 		`{"metadata":{"a":{"b":1,"b":2}}}`:              "metadata.a.b",
-		`{"slots":2}`:                                   "slots",    // later features are unknown until they exist
-		`{"selector":{}}`:                               "selector", //
+		`{"turn":true}`:                                 "turn", // later features are unknown until they exist
+		`{"Slots":2}`:                                   "Slots",
+		`{"ſlots":2}`:                                   "?",
+		`{"slots":1,"slots":2}`:                         "slots",
+		`{"slots":null}`:                                "slots",
+		`{"strategy":null}`:                             "strategy",
+		`{"strategy":"spread","Strategy":"pack"}`:       "Strategy",
+		`{"selector":null}`:                             "selector",
+		`{"selector":{"gpu":null}}`:                     "selector.gpu",
+		`{"selector":{"gpu":"a","gpu":"b"}}`:            "selector.gpu",
+		`{"selector":{"gpu":"a","g\u0070u":"b"}}`:       "selector.gpu",
 		`{"id":null}`:                                   "id",
 		`{"metadata":null}`:                             "metadata",
 		`{"peer":{"role":null}}`:                        "peer.role",
@@ -220,6 +234,9 @@ func TestScenario_V10_IntegersAreExactAndNeverClamped(t *testing.T) {
 	for _, value := range []string{"4", "3601", "0", `"60"`} {
 		r.refused(`{"idle_timeout_seconds":`+value+`}`, "idle_timeout_seconds")
 	}
+	for _, value := range []string{"0", "-1", "-0", "65", "1.5", `"2"`, "2.0", "1e1", "true", "[]", "2147483648", "99999999999999999999"} {
+		r.refused(`{"slots":`+value+`}`, "slots")
+	}
 	for seconds := range map[int]bool{10: true, 86400: true, 3599: true} {
 		placed := r.place(fmt.Sprintf(`{"ttl_seconds":%d}`, seconds))
 		if got := placed.ExpiresAt.Sub(placed.CreatedAt); got != time.Duration(seconds)*time.Second {
@@ -284,7 +301,7 @@ func TestScenario_V15_EachWayToNameARegionHasOneAnswer(t *testing.T) {
 func TestEveryFieldThatIsWrongIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	a := r.call("POST", "/v1/sessions", r.tenant, `{"id":"!","kind":"call","peer":{"role":"A"},"region":"X","handler":"sfu","ttl_seconds":1,"on_worker_loss":"keep","metadata":[]}`)
+	a := r.call("POST", "/v1/sessions", r.tenant, `{"id":"!","kind":"call","peer":{"role":"A"},"region":"X","handler":"sfu","ttl_seconds":1,"on_worker_loss":"keep","metadata":[],"slots":65,"strategy":"random","selector":{"gpu":""}}`)
 	var fields []string
 	for _, e := range *a.problem(t).Errors {
 		fields = append(fields, e.Field)
@@ -293,7 +310,7 @@ func TestEveryFieldThatIsWrongIsNamedAtOnce(t *testing.T) {
 		}
 	}
 	slices.Sort(fields)
-	if want := []string{"handler", "id", "kind", "metadata", "on_worker_loss", "peer.role", "region", "ttl_seconds"}; !slices.Equal(fields, want) {
+	if want := []string{"handler", "id", "kind", "metadata", "on_worker_loss", "peer.role", "region", "selector.gpu", "slots", "strategy", "ttl_seconds"}; !slices.Equal(fields, want) {
 		t.Errorf("named %q, want %q", fields, want)
 	}
 }

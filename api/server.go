@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/berthdev/berth/api/internal/wire"
+	"github.com/berthdev/berth/internal/berth"
 )
 
 // Timeouts of a connection. ReadTimeout is a backstop for bodies that nobody reads; handlers have their own.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 60 * time.Second
-	writeTimeout      = 60 * time.Second
+	writeSlack        = 10 * time.Second // for an answer, after the longest call of all
 	idleTimeout       = 75 * time.Second
 	maxHeaderBytes    = 32 << 10
 )
@@ -32,6 +33,8 @@ type service struct {
 	draining  atomic.Bool
 	health    health
 	nudges    *nudger
+	watcher   *watcher
+	held      held
 	documents documents
 }
 
@@ -47,8 +50,8 @@ type Server struct {
 	started  bool
 	stopped  bool
 	listener net.Listener
-	cancel   context.CancelFunc // ends the nudger
-	running  sync.WaitGroup     // the accept loop and the nudger
+	cancel   context.CancelFunc // ends the nudger and the watcher
+	running  sync.WaitGroup     // those and the accept loop
 	err      error              // why serving failed; after done
 }
 
@@ -64,8 +67,9 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 	}
 	s := &service{
 		deps: deps, cfg: cfg, log: deps.Log, publicURL: cfg.PublicURL, documents: documents,
-		health: health{database: deps.Database},
-		nudges: newNudger(deps.Workers, deps.Signer, deps.Log),
+		health:  health{database: deps.Database},
+		nudges:  newNudger(deps.Workers, deps.Signer, deps.Log),
+		watcher: newWatcher(deps.Events, deps.Log, cfg.StreamPoll, cfg.Streams),
 	}
 	return &Server{
 		service: s,
@@ -74,7 +78,7 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 			Handler:           s.routes(),
 			ReadHeaderTimeout: readHeaderTimeout,
 			ReadTimeout:       readTimeout,
-			WriteTimeout:      writeTimeout,
+			WriteTimeout:      cfg.BodyTimeout + cfg.RequestTimeout + max(berth.MaxWait, cfg.RejoinHold) + writeSlack,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,
 			ErrorLog:          slog.NewLogLogger(deps.Log.Handler(), slog.LevelDebug),
@@ -99,9 +103,10 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.service.publicURL == "" {
 		s.service.publicURL = "http://" + listener.Addr().String()
 	}
-	nudging, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
-	s.running.Go(func() { s.service.nudges.run(nudging) })
+	s.running.Go(func() { s.service.nudges.run(background) })
+	s.running.Go(func() { s.service.watcher.run(background) })
 	s.running.Go(func() { s.serve(listener) })
 	return nil
 }
@@ -117,6 +122,7 @@ func (s *Server) serve(listener net.Listener) {
 	if !s.stopped {
 		s.stopped, s.err = true, fmt.Errorf("api: serve: %w", err)
 		s.cancel()
+		s.service.held.end()
 		close(s.done)
 	}
 }

@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/berthdev/berth/api/internal/wire"
 	"github.com/berthdev/berth/internal/auth"
@@ -17,35 +20,55 @@ func (s *service) CreateSession(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *service) createSession(w http.ResponseWriter, r *http.Request, tenantID string) {
-	placement, err := s.place(w, r, tenantID)
+	start, err := s.readStart(w, r, tenantID)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	placement, err := s.place(r.Context(), start)
+	tellQuotas(w.Header(), placement.Limits, err)
+	if start.Wait > 0 {
+		w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", start.Wait/time.Second))
+	}
+	if placement.Replayed {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
 	s.answerPlacement(w, r, placement, err)
 }
 
-// place checks the request and places the session. A process that drains starts nothing: the caller's next attempt
-// should reach another.
-func (s *service) place(w http.ResponseWriter, r *http.Request, tenantID string) (berth.Placement, error) {
-	request, err := decode[wire.SessionRequest](s, w, r)
-	if err != nil {
-		return berth.Placement{}, err
-	}
-	start, err := s.start(tenantID, request)
-	if err != nil {
-		return berth.Placement{}, err
-	}
+// place places the session. A process that drains starts nothing: the caller's next attempt should reach another.
+func (s *service) place(ctx context.Context, start berth.Start) (berth.Placement, error) {
 	if s.draining.Load() {
-		return berth.Placement{}, unavailable("This process is about to stop; ask again.")
+		return berth.Placement{}, stopping()
 	}
-	placement, err := s.deps.Placer.Place(r.Context(), start)
-	s.countRefusal(start, err)
-	return placement, err
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if start.Wait > 0 {
+		defer s.held.add(cancel)()
+	}
+	placement, err := s.deps.Placer.Place(waiting, start)
+	var refusal *berth.Refusal
+	switch {
+	case err == nil:
+		return placement, nil
+	case errors.As(err, &refusal):
+		s.countRefusal(start.TenantID, start.Region, refusal.Code)
+		return placement, notBeforeToken(*refusal, placement.Limits)
+	case waiting.Err() != nil && ctx.Err() == nil:
+		return placement, stopping()
+	default:
+		return placement, err
+	}
 }
 
+func stopping() *berth.Refusal { return unavailable("This process is about to stop; ask again.") }
+
 // countRefusal records what was refused for want of slots or quota, for people who ask why.
-func (s *service) countRefusal(start berth.Start, err error) {
-	switch code := berth.RefusalCode(err); code {
-	case berth.CodeAtCapacity, berth.CodeConcurrentSessions:
-		s.deps.Refusals.Record(start.TenantID, start.Region, code)
-	default: // refused for a reason that more slots or quota would not change, or not refused
+func (s *service) countRefusal(tenantID, region string, code berth.Code) {
+	switch code {
+	case berth.CodeAtCapacity, berth.CodeConcurrentSessions, berth.CodeStartRateLimited:
+		s.deps.Refusals.Record(tenantID, region, code)
+	default: // refused for a reason that more slots or quota would not change
 	}
 }
 

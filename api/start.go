@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +24,9 @@ const (
 	reasonID     = "must be 1 to 128 of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
 	reasonRegion = "must be 1 to 32 of a-z 0-9 - and begin with a letter or digit; leave it out for the default"
 	reasonWord   = "must be 1 to 32 of a-z 0-9 _ - and begin with a letter"
+
+	reasonLabelName  = "must have a name of 1 to 63 of A-Z a-z 0-9 . _ / - that begins with a letter or digit"
+	reasonLabelValue = "must be 1 to 63 of A-Z a-z 0-9 . _ ~ / + - and begin with a letter or digit"
 )
 
 // checks gathers what is wrong with a request, so that a caller learns all of it at once.
@@ -66,12 +71,35 @@ func (c *checks) seconds(field string, chosen *int, least, most, otherwise time.
 	return time.Duration(*chosen) * time.Second
 }
 
-// start turns a request into what the claim path trusts: every field valid, every default filled in.
-func (s *service) start(tenantID string, request wire.SessionRequest) (berth.Start, error) {
+// readStart turns a request into what the claim path trusts: every field valid, every default filled in.
+func (s *service) readStart(w http.ResponseWriter, r *http.Request, tenantID string) (berth.Start, error) {
+	body, err := readBody(w, r, s.cfg.BodyTimeout)
+	if err != nil {
+		return berth.Start{}, err
+	}
+	request, err := parseBody[wire.SessionRequest](body)
+	if err != nil {
+		return berth.Start{}, err
+	}
 	var c checks
+	start := s.start(&c, tenantID, request)
+	start.Wait = c.wait(r.Header)
+	start.IdempotencyKey = c.idempotencyKey(r.Header)
+	if err := c.err(); err != nil {
+		return berth.Start{}, err
+	}
+	if start.IdempotencyKey != "" {
+		start.BodyHash, err = bodyHash(body)
+	}
+	return start, err
+}
+
+// start reads the members of a body.
+func (s *service) start(c *checks, tenantID string, request wire.SessionRequest) berth.Start {
 	start := berth.Start{
 		TenantID:     tenantID,
 		ID:           c.sessionID(request.ID),
+		IDChosen:     request.ID != nil,
 		Kind:         berth.SessionKind(value(request.Kind, wire.Media)),
 		Peer:         c.peer("peer.", value(request.Peer, wire.PeerRequest{})),
 		Region:       value(request.Region, ""),
@@ -81,12 +109,34 @@ func (s *service) start(tenantID string, request wire.SessionRequest) (berth.Sta
 		IdleTimeout:  c.seconds("idle_timeout_seconds", request.IdleTimeoutSeconds, berth.MinIdleTimeout, berth.MaxIdleTimeout, berth.DefaultIdleTimeout),
 		OnWorkerLoss: berth.OnWorkerLoss(value(request.OnWorkerLoss, wire.Rejoin)),
 		Metadata:     c.metadata(request.Metadata),
+		Slots:        value(request.Slots, 1),
+		Strategy:     berth.Strategy(value(request.Strategy, "")),
+		Selector:     c.selector(value(request.Selector, nil)),
 	}
 	c.require(wire.SessionKind(start.Kind).Valid(), "kind", "must be media")
 	c.require(request.Region == nil || berth.ValidRegion(*request.Region), "region", reasonRegion)
 	c.require(wire.OnWorkerLoss(start.OnWorkerLoss).Valid(), "on_worker_loss", "must be rejoin, replace or end")
 	c.require(slices.Contains(s.cfg.Handlers, start.Handler), "handler", "must be one of "+strings.Join(s.cfg.Handlers, ", "))
-	return start, c.err()
+	c.require(start.Slots >= 1 && start.Slots <= berth.MaxSlots, "slots", fmt.Sprintf("must be an integer from 1 to %d", berth.MaxSlots))
+	c.require(request.Strategy == nil || request.Strategy.Valid(), "strategy", "must be spread or pack; leave it out for the tenant's")
+	return start
+}
+
+// selector checks the labels that a worker must have; none at all is any worker.
+func (c *checks) selector(labels wire.Selector) map[string]string {
+	if len(labels) == 0 {
+		return nil
+	}
+	if len(labels) > berth.MaxSelectorLabels {
+		c.require(false, "selector", fmt.Sprintf("must have at most %d labels", berth.MaxSelectorLabels))
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		field := "selector." + wordOr(name)
+		c.require(berth.ValidLabelName(name), field, reasonLabelName)
+		c.require(berth.ValidLabelValue(labels[name]), field, reasonLabelValue)
+	}
+	return labels
 }
 
 // peer checks a peer; prefix is what its fields are called under. One without an id stays so: the store knows whether

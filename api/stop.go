@@ -37,6 +37,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	wait(ctx, s.service.cfg.ShutdownDelay)
 	ctx, cancel := context.WithTimeout(ctx, s.service.cfg.ShutdownTimeout)
 	defer cancel()
+	s.service.held.end()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = fmt.Errorf("api: requests cut at shutdown: %w", errors.Join(err, s.http.Close()))

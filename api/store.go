@@ -36,6 +36,21 @@ type Workers interface {
 	UndrainWorker(ctx context.Context, id string) (berth.Worker, error)
 }
 
+// Events reads the history of sessions.
+type Events interface {
+	// Events returns at most filter.Limit events after filter.After, oldest first, and only such that no older one can
+	// become visible any more.
+	Events(ctx context.Context, filter berth.EventFilter) ([]berth.Event, error)
+	// EventsEnd returns the newest position that Events would return: where to begin for who wants what comes.
+	EventsEnd(ctx context.Context) (berth.Position, error)
+}
+
+// Capacity sums up the workers.
+type Capacity interface {
+	// Capacity returns every region that is configured, has workers or is waited for, in any order.
+	Capacity(ctx context.Context) ([]berth.RegionCapacity, error)
+}
+
 // Database is asked by /readyz whether it answers.
 type Database interface {
 	Ping(ctx context.Context) error

@@ -16,19 +16,21 @@ import (
 
 // Defines values for Code.
 const (
-	CodeAtCapacity           Code = "at_capacity"
-	CodeConcurrentSessions   Code = "concurrent_sessions"
-	CodeConflict             Code = "conflict"
-	CodeForbidden            Code = "forbidden"
-	CodeInternal             Code = "internal"
-	CodeInvalidArgument      Code = "invalid_argument"
-	CodeMethodNotAllowed     Code = "method_not_allowed"
-	CodeNotFound             Code = "not_found"
-	CodeSessionEnded         Code = "session_ended"
-	CodeTooLarge             Code = "too_large"
-	CodeUnauthenticated      Code = "unauthenticated"
-	CodeUnavailable          Code = "unavailable"
-	CodeUnsupportedMediaType Code = "unsupported_media_type"
+	CodeAtCapacity              Code = "at_capacity"
+	CodeConcurrentSessions      Code = "concurrent_sessions"
+	CodeConflict                Code = "conflict"
+	CodeForbidden               Code = "forbidden"
+	CodeIdempotencyMismatch     Code = "idempotency_mismatch"
+	CodeInternal                Code = "internal"
+	CodeInvalidArgument         Code = "invalid_argument"
+	CodeMethodNotAllowed        Code = "method_not_allowed"
+	CodeNotFound                Code = "not_found"
+	CodeSessionEnded            Code = "session_ended"
+	CodeSessionStartRateLimited Code = "session_start_rate_limited"
+	CodeTooLarge                Code = "too_large"
+	CodeUnauthenticated         Code = "unauthenticated"
+	CodeUnavailable             Code = "unavailable"
+	CodeUnsupportedMediaType    Code = "unsupported_media_type"
 )
 
 // Valid indicates whether the value is a known member of the Code enum.
@@ -42,6 +44,8 @@ func (e Code) Valid() bool {
 		return true
 	case CodeForbidden:
 		return true
+	case CodeIdempotencyMismatch:
+		return true
 	case CodeInternal:
 		return true
 	case CodeInvalidArgument:
@@ -51,6 +55,8 @@ func (e Code) Valid() bool {
 	case CodeNotFound:
 		return true
 	case CodeSessionEnded:
+		return true
+	case CodeSessionStartRateLimited:
 		return true
 	case CodeTooLarge:
 		return true
@@ -179,6 +185,24 @@ func (e SessionState) Valid() bool {
 	}
 }
 
+// Defines values for Strategy.
+const (
+	Pack   Strategy = "pack"
+	Spread Strategy = "spread"
+)
+
+// Valid indicates whether the value is a known member of the Strategy enum.
+func (e Strategy) Valid() bool {
+	switch e {
+	case Pack:
+		return true
+	case Spread:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WorkerState.
 const (
 	Draining WorkerState = "draining"
@@ -206,6 +230,40 @@ func (e WorkerState) Valid() bool {
 	}
 }
 
+// Defines values for EventsParamsFrom.
+const (
+	FromNow   EventsParamsFrom = "now"
+	FromStart EventsParamsFrom = "start"
+)
+
+// Valid indicates whether the value is a known member of the EventsParamsFrom enum.
+func (e EventsParamsFrom) Valid() bool {
+	switch e {
+	case FromNow:
+		return true
+	case FromStart:
+		return true
+	default:
+		return false
+	}
+}
+
+// Capacity defines model for Capacity.
+type Capacity struct {
+	Data  []RegionCapacity `json:"data"`
+	Total CapacityTotal    `json:"total"`
+}
+
+// CapacityTotal defines model for CapacityTotal.
+type CapacityTotal struct {
+	Free            int `json:"free"`
+	Slots           int `json:"slots"`
+	Used            int `json:"used"`
+	Waiting         int `json:"waiting"`
+	WorkersDraining int `json:"workers_draining"`
+	WorkersReady    int `json:"workers_ready"`
+}
+
 // Code defines model for Code.
 type Code string
 
@@ -220,6 +278,19 @@ type DrainRequest struct {
 
 // EndedReason defines model for EndedReason.
 type EndedReason string
+
+// Event defines model for Event.
+type Event struct {
+	At time.Time `json:"at"`
+
+	// Data What there is to say beyond the type, such as `worker_id`, `generation` or `reason`.
+	Data      json.RawMessage `json:"data"`
+	SessionID ID              `json:"session_id"`
+	TenantID  *ID             `json:"tenant_id,omitempty"`
+
+	// Type `created`, `replaced`, `active`, `peer_connected`, `peer_disconnected`, `displaced` or `ended`; more may come.
+	Type string `json:"type"`
+}
 
 // FieldError defines model for FieldError.
 type FieldError struct {
@@ -344,6 +415,25 @@ type Problem struct {
 // Region defines model for Region.
 type Region = string
 
+// RegionCapacity defines model for RegionCapacity.
+type RegionCapacity struct {
+	// Free Slots that could be taken now.
+	Free   int     `json:"free"`
+	Region *Region `json:"region,omitempty"`
+
+	// Slots Of workers that serve.
+	Slots int `json:"slots"`
+
+	// Spill Where starts go when it is full, in this order.
+	Spill []Region `json:"spill"`
+	Used  int      `json:"used"`
+
+	// Waiting Starts that wait for room.
+	Waiting         int `json:"waiting"`
+	WorkersDraining int `json:"workers_draining"`
+	WorkersReady    int `json:"workers_ready"`
+}
+
 // RejoinRequest defines model for RejoinRequest.
 type RejoinRequest struct {
 	// Generation Of the placement that was lost.
@@ -352,6 +442,10 @@ type RejoinRequest struct {
 	// Lost The caller's own connection to the owner failed, so a late owner need not be waited for.
 	Lost *bool `json:"lost,omitempty"`
 }
+
+// Selector Labels that the worker must have, at most 16. A name is 1 to 63 of `A-Z a-z 0-9 . _ / -`, a value 1 to 63 of
+// `A-Z a-z 0-9 . _ ~ / + -`; both begin with a letter or digit.
+type Selector map[string]string
 
 // Session defines model for Session.
 type Session struct {
@@ -381,13 +475,23 @@ type Session struct {
 	Region *Region `json:"region,omitempty"`
 
 	// RejoinBy Only while `awaiting_rejoin`.
-	RejoinBy        *time.Time   `json:"rejoin_by,omitempty"`
-	RequestedRegion *Region      `json:"requested_region,omitempty"`
-	Spill           bool         `json:"spill"`
-	Spilled         bool         `json:"spilled"`
-	State           SessionState `json:"state"`
-	TenantID        *ID          `json:"tenant_id,omitempty"`
-	TTLSeconds      int          `json:"ttl_seconds"`
+	RejoinBy        *time.Time `json:"rejoin_by,omitempty"`
+	RequestedRegion *Region    `json:"requested_region,omitempty"`
+
+	// Selector Labels that the worker must have, at most 16. A name is 1 to 63 of `A-Z a-z 0-9 . _ / -`, a value 1 to 63 of
+	// `A-Z a-z 0-9 . _ ~ / + -`; both begin with a letter or digit.
+	Selector *Selector `json:"selector,omitempty"`
+
+	// Slots How many slots it takes while it is `assigned` or `active`.
+	Slots   int          `json:"slots"`
+	Spill   bool         `json:"spill"`
+	Spilled bool         `json:"spilled"`
+	State   SessionState `json:"state"`
+
+	// Strategy `spread`: on the least loaded worker. `pack`: on the fullest with room, so that idle ones appear.
+	Strategy   *Strategy `json:"strategy,omitempty"`
+	TenantID   *ID       `json:"tenant_id,omitempty"`
+	TTLSeconds int       `json:"ttl_seconds"`
 }
 
 // SessionKind `media`: pinned to one slot of one worker.
@@ -421,8 +525,18 @@ type SessionRequest struct {
 	Peer         *PeerRequest  `json:"peer,omitempty"`
 	Region       *Region       `json:"region,omitempty"`
 
+	// Selector Labels that the worker must have, at most 16. A name is 1 to 63 of `A-Z a-z 0-9 . _ / -`, a value 1 to 63 of
+	// `A-Z a-z 0-9 . _ ~ / + -`; both begin with a letter or digit.
+	Selector *Selector `json:"selector,omitempty"`
+
+	// Slots How many slots of one worker the session takes, all or none.
+	Slots *int `json:"slots,omitempty"`
+
 	// Spill May be placed outside `region` when that is full, in its spill order.
 	Spill *bool `json:"spill,omitempty"`
+
+	// Strategy `spread`: on the least loaded worker. `pack`: on the fullest with room, so that idle ones appear.
+	Strategy *Strategy `json:"strategy,omitempty"`
 
 	// TTLSeconds The session ends after this many seconds.
 	TTLSeconds *int `json:"ttl_seconds,omitempty"`
@@ -430,6 +544,9 @@ type SessionRequest struct {
 
 // SessionState defines model for SessionState.
 type SessionState string
+
+// Strategy `spread`: on the least loaded worker. `pack`: on the fullest with room, so that idle ones appear.
+type Strategy string
 
 // Word defines model for Word.
 type Word = string
@@ -451,13 +568,19 @@ type Worker struct {
 	ID   ID  `json:"id"`
 
 	// Instance New at every start.
-	Instance       int32       `json:"instance"`
-	LeaseExpiresAt *time.Time  `json:"lease_expires_at,omitempty"`
-	Region         Region      `json:"region"`
-	RegisteredAt   time.Time   `json:"registered_at"`
-	RenewedAt      *time.Time  `json:"renewed_at,omitempty"`
-	SignalingURL   string      `json:"signaling_url"`
-	State          WorkerState `json:"state"`
+	Instance int32 `json:"instance"`
+
+	// Labels What a `selector` asks for.
+	Labels         map[string]string `json:"labels"`
+	LeaseExpiresAt *time.Time        `json:"lease_expires_at,omitempty"`
+	Region         Region            `json:"region"`
+	RegisteredAt   time.Time         `json:"registered_at"`
+	RenewedAt      *time.Time        `json:"renewed_at,omitempty"`
+	SignalingURL   string            `json:"signaling_url"`
+	State          WorkerState       `json:"state"`
+
+	// SuspectReason Why it gets sessions only when nothing else is free. Absent when it does not.
+	SuspectReason *string `json:"suspect_reason,omitempty"`
 
 	// Used Slots taken.
 	Used    int    `json:"used"`
@@ -479,6 +602,9 @@ type WorkerState string
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// LastEventIDQuery defines model for LastEventIDQuery.
+type LastEventIDQuery = string
+
 // Limit defines model for Limit.
 type Limit = int
 
@@ -490,9 +616,6 @@ type Tenant = ID
 
 // WorkerID defines model for WorkerId.
 type WorkerID = ID
-
-// ConcurrentSessions defines model for ConcurrentSessions.
-type ConcurrentSessions = Problem
 
 // Conflict defines model for Conflict.
 type Conflict = Problem
@@ -506,6 +629,9 @@ type Forbidden = Problem
 // Healthy defines model for Healthy.
 type Healthy = Health
 
+// IdempotencyMismatch defines model for IdempotencyMismatch.
+type IdempotencyMismatch = Problem
+
 // Internal defines model for Internal.
 type Internal = Problem
 
@@ -515,14 +641,32 @@ type InvalidArgument = Problem
 // NoCapacity defines model for NoCapacity.
 type NoCapacity = Problem
 
+// NoStream defines model for NoStream.
+type NoStream = Problem
+
 // NotFound defines model for NotFound.
 type NotFound = Problem
+
+// OverQuota defines model for OverQuota.
+type OverQuota = Problem
 
 // Placed defines model for Placed.
 type Placed = Placement
 
 // SessionEnded defines model for SessionEnded.
 type SessionEnded = Problem
+
+// StartConflict defines model for StartConflict.
+type StartConflict = Problem
+
+// StartNoCapacity defines model for StartNoCapacity.
+type StartNoCapacity = Problem
+
+// Started defines model for Started.
+type Started = Placement
+
+// Stored defines model for Stored.
+type Stored = Placement
 
 // TooLarge defines model for TooLarge.
 type TooLarge = Problem
@@ -535,6 +679,21 @@ type Unavailable = Problem
 
 // UnsupportedMediaType defines model for UnsupportedMediaType.
 type UnsupportedMediaType = Problem
+
+// EventsParams defines parameters for Events.
+type EventsParams struct {
+	// From Where to begin when there is no `Last-Event-ID`.
+	From *EventsParamsFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// Tenant Whose sessions; for operators. A tenant key may name its own tenant only.
+	Tenant *Tenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+
+	// LastEventID The same, for clients that cannot set headers. The header wins.
+	LastEventID *LastEventIDQuery `form:"last_event_id,omitempty" json:"last_event_id,omitempty"`
+}
+
+// EventsParamsFrom defines parameters for Events.
+type EventsParamsFrom string
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
@@ -564,6 +723,15 @@ type EndSessionParams struct {
 type GetSessionParams struct {
 	// Tenant Whose sessions; for operators. A tenant key may name its own tenant only.
 	Tenant *Tenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// SessionEventsParams defines parameters for SessionEvents.
+type SessionEventsParams struct {
+	// Tenant Whose sessions; for operators. A tenant key may name its own tenant only.
+	Tenant *Tenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+
+	// LastEventID The same, for clients that cannot set headers. The header wins.
+	LastEventID *LastEventIDQuery `form:"last_event_id,omitempty" json:"last_event_id,omitempty"`
 }
 
 // ListWorkersParams defines parameters for ListWorkers.
@@ -628,6 +796,12 @@ type ServerInterface interface {
 	// Readyz Should traffic come here
 	// (GET /readyz)
 	Readyz(w http.ResponseWriter, r *http.Request)
+	// GetCapacity What is used, free and waited for, by region
+	// (GET /v1/capacity)
+	GetCapacity(w http.ResponseWriter, r *http.Request)
+	// Events Follow every session
+	// (GET /v1/events)
+	Events(w http.ResponseWriter, r *http.Request, params EventsParams)
 	// ListSessions List sessions, newest first
 	// (GET /v1/sessions)
 	ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams)
@@ -640,6 +814,9 @@ type ServerInterface interface {
 	// GetSession Read a session with its peers
 	// (GET /v1/sessions/{id})
 	GetSession(w http.ResponseWriter, r *http.Request, id SessionID, params GetSessionParams)
+	// SessionEvents Follow one session
+	// (GET /v1/sessions/{id}/events)
+	SessionEvents(w http.ResponseWriter, r *http.Request, id SessionID, params SessionEventsParams)
 	// AddPeer Add a peer to a session
 	// (POST /v1/sessions/{id}/peers)
 	AddPeer(w http.ResponseWriter, r *http.Request, id SessionID)
@@ -733,6 +910,18 @@ func (_ Unimplemented) Readyz(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetCapacity What is used, free and waited for, by region
+// (GET /v1/capacity)
+func (_ Unimplemented) GetCapacity(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Events Follow every session
+// (GET /v1/events)
+func (_ Unimplemented) Events(w http.ResponseWriter, r *http.Request, params EventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListSessions List sessions, newest first
 // (GET /v1/sessions)
 func (_ Unimplemented) ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams) {
@@ -754,6 +943,12 @@ func (_ Unimplemented) EndSession(w http.ResponseWriter, r *http.Request, id Ses
 // GetSession Read a session with its peers
 // (GET /v1/sessions/{id})
 func (_ Unimplemented) GetSession(w http.ResponseWriter, r *http.Request, id SessionID, params GetSessionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SessionEvents Follow one session
+// (GET /v1/sessions/{id}/events)
+func (_ Unimplemented) SessionEvents(w http.ResponseWriter, r *http.Request, id SessionID, params SessionEventsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -962,6 +1157,79 @@ func (siw *ServerInterfaceWrapper) Readyz(w http.ResponseWriter, r *http.Request
 	handler.ServeHTTP(w, r)
 }
 
+// GetCapacity operation middleware
+func (siw *ServerInterfaceWrapper) GetCapacity(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetCapacity(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Events operation middleware
+func (siw *ServerInterfaceWrapper) Events(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EventsParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", r.URL.Query(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "last_event_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_event_id", r.URL.Query(), &params.LastEventID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_event_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_event_id", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Events(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListSessions operation middleware
 func (siw *ServerInterfaceWrapper) ListSessions(w http.ResponseWriter, r *http.Request) {
 
@@ -1136,6 +1404,61 @@ func (siw *ServerInterfaceWrapper) GetSession(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetSession(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SessionEvents operation middleware
+func (siw *ServerInterfaceWrapper) SessionEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SessionEventsParams
+
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", r.URL.Query(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "last_event_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_event_id", r.URL.Query(), &params.LastEventID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_event_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_event_id", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SessionEvents(w, r, id, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1494,6 +1817,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/readyz", wrapper.Readyz)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/capacity", wrapper.GetCapacity)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/events", wrapper.Events)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions", wrapper.ListSessions)
 	})
 	r.Group(func(r chi.Router) {
@@ -1504,6 +1833,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions/{id}", wrapper.GetSession)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/sessions/{id}/events", wrapper.SessionEvents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/peers", wrapper.AddPeer)
