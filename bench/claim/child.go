@@ -121,6 +121,7 @@ func answers(address string) func(context.Context) bool {
 		if err != nil {
 			return false
 		}
+		request.Close = true // a connection that is kept would count among those of the measurement
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return false

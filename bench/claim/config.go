@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"time"
 
@@ -38,7 +39,8 @@ type Config struct {
 	Connections int
 	// Workers is how many workers there are to choose from. Default 1,000.
 	Workers int
-	// Slots is how many sessions one of them may hold. All of a measurement must fit. Default 200.
+	// Slots is how many sessions one of them may hold. All of a measurement must fit, so the default grows with the
+	// machine: 100 per core, from 200 to 800.
 	Slots int
 	// Rounds is how often each subject is measured. Default 3.
 	Rounds int
@@ -63,7 +65,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Connections = cmp.Or(c.Connections, 64)
 	c.Workers = cmp.Or(c.Workers, 1000)
-	c.Slots = cmp.Or(c.Slots, 200)
+	c.Slots = cmp.Or(c.Slots, min(max(100*runtime.NumCPU(), 200), 800))
 	c.Rounds = cmp.Or(c.Rounds, 3)
 	c.Warmup = cmp.Or(c.Warmup, 2*time.Second)
 	c.Window = cmp.Or(c.Window, 5*time.Second)

@@ -48,23 +48,25 @@ func benchClaimsCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringSliceVar(&flags.Subjects, "only", nil, "measure these, by name")
-	f.IntVar(&flags.Connections, "connections", 64, "requests in flight, each on its own connection")
-	f.IntVar(&flags.Workers, "workers", 1000, "workers to choose from")
-	f.IntVar(&flags.Slots, "slots", 200, "slots of a worker; all sessions of a measurement must fit")
-	f.IntVar(&flags.Rounds, "rounds", 3, "rounds; medians are reported")
+	f.IntVar(&flags.Connections, "connections", 0, "requests in flight, each on its own connection (default 64)")
+	f.IntVar(&flags.Workers, "workers", 0, "workers to choose from (default 1000)")
+	f.IntVar(&flags.Slots, "slots", 0, "slots of a worker; all sessions of a measurement must fit (default 200, more on many cores)")
+	f.IntVar(&flags.Rounds, "rounds", 0, "rounds; medians are reported (default 3)")
 	f.DurationVar(&flags.Warmup, "warmup", 0, "time before each measurement (default 2s)")
 	f.DurationVar(&flags.Window, "window", 0, "time of each measurement (default 5s)")
 	f.StringVar(&flags.ProfileDir, "profile", "", "directory for a CPU profile of each server process")
 	f.BoolVar(&flags.lone, "lone", false, "instead: one request at a time, in turn with a bare insert and commit")
 	f.IntVar(&flags.live, "live", 0, "instead: a database with this many live sessions next to an empty one")
 	f.BoolVar(&flags.lanes, "tenant-lanes", false, "instead: three API processes with slow commits, one tenant next to three")
-	command.MarkFlagsMutuallyExclusive("lone", "live", "tenant-lanes", "only")
 	f.BoolVar(&flags.json, "json", false, "print the medians as JSON")
 	f.StringVar(&flags.out, "out", "", "write everything, rounds and machine too, to this file")
 	return command
 }
 
 func runBenchClaims(cmd *cobra.Command, flags benchClaimsFlags) error {
+	if err := flags.check(); err != nil {
+		return err
+	}
 	cfg, err := benchConfig(flags.Config)
 	if err != nil {
 		return err
@@ -80,6 +82,20 @@ func runBenchClaims(cmd *cobra.Command, flags benchClaimsFlags) error {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(report.Short())
 	}
 	return report.WriteTable(cmd.OutOrStdout())
+}
+
+// check refuses to measure two things at once.
+func (f benchClaimsFlags) check() error {
+	asked := 0
+	for _, mode := range []bool{f.lone, f.live != 0, f.lanes, len(f.Subjects) > 0} {
+		if mode {
+			asked++
+		}
+	}
+	if asked > 1 {
+		return usageError{errors.New("--lone, --live, --tenant-lanes and --only exclude each other")}
+	}
+	return nil
 }
 
 // benchReport is a result that can be shown; as it is, it is what is kept.
