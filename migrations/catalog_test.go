@@ -99,12 +99,14 @@ func fill(t *testing.T, pool *pgxpool.Pool) {
 		values ('k1', 'tenant', 't1', 'berth_tenant_k1', sha256('k1'))`)
 	exec(t, pool, `select berth.register_worker('w1', 1, 'eu', 4, 'ws://w1', 'http://w1', 'v1', 6)`)
 	exec(t, pool, `select berth.open_worker('w1', 1)`)
-	exec(t, pool, `select berth.claim_sessions(array['t1','t1','t1'], array['a','b','c'], array[null,null,null]::bigint[],
-		array['media','media','media'], array['p','p','p'], array[true,true,true], array['offer','offer','offer'],
-		array[null,null,null]::text[], array[true,true,true], array['echo','echo','echo'],
-		array['rejoin','rejoin','rejoin'], array[3600,3600,3600], array[60,60,60], array['{"a":1}',null,null], null, 30, 64)`)
+	exec(t, pool, `select berth.claim_sessions(array['t1','t1','t1'], array['a','b','c'], array[true,true,true],
+		array[null,null,null]::bigint[], array['media','media','media'], array['p','p','p'], array[true,true,true],
+		array['offer','offer','offer'], array[null,null,null]::text[], array[true,true,true], array['echo','echo','echo'],
+		array['rejoin','rejoin','rejoin'], array[3600,3600,3600], array[60,60,60], array['{"a":1}',null,null], array[1,1,2],
+		array[null,null,null]::text[], array[null,null,null]::jsonb[], array['k1',null,null],
+		array[sha256('x'),null,null]::bytea[], array[0,0,0]::float8[], null, 30, 60, 64, null, 0)`)
 	exec(t, pool, `select berth.release_sessions((select array_agg(key) from berth.sessions where id = 'a'), array[null]::bigint[],
-		array['deleted'])`)
+		array['deleted'], array[false])`)
 	exec(t, pool, `select berth.displace_sessions('w1', 2, (select array_agg(key) from berth.sessions where id = 'b'), null,
 		'test', 'drained', 60, 1)`)
 	exec(t, pool, `select berth.open_gap(0, 'w1', 1, 'test')`)
@@ -113,7 +115,7 @@ func fill(t *testing.T, pool *pgxpool.Pool) {
 
 func TestDataSurvivesWhatHoldsNoData(t *testing.T) {
 	t.Parallel()
-	const tables = 2 // the last migration that makes tables
+	const tables = 10 // the last migration that makes tables
 	db := databases.Database(t)
 	last := newest(t, db.URL)
 	fill(t, db.Pool)

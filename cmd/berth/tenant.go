@@ -92,11 +92,14 @@ func tenantListCommand() *cobra.Command {
 
 func tenantListing(tenants []berth.Tenant) listing {
 	type shownTenant struct {
-		ID                    string    `json:"id"`
-		DefaultRegion         string    `json:"default_region,omitempty"`
-		MaxConcurrentSessions *int      `json:"max_concurrent_sessions"` // null: no quota
-		LiveSessions          int       `json:"live_sessions"`
-		CreatedAt             time.Time `json:"created_at"`
+		ID                    string         `json:"id"`
+		DefaultRegion         string         `json:"default_region,omitempty"`
+		MaxConcurrentSessions *int           `json:"max_concurrent_sessions"` // null: no quota
+		LiveSessions          int            `json:"live_sessions"`
+		StartRate             float64        `json:"start_rate,omitempty"` // none: no limit
+		StartBurst            int            `json:"start_burst,omitempty"`
+		Strategy              berth.Strategy `json:"strategy"`
+		CreatedAt             time.Time      `json:"created_at"`
 	}
 	shown := make([]shownTenant, 0, len(tenants))
 	list := listing{header: []string{"ID", "LIVE", "MAX", "DEFAULT REGION"}}

@@ -2,189 +2,197 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
 )
 
-const (
-	// contendedPause is how long a claim waits when the free slots it saw were locked by claims in flight.
-	contendedPause = 2 * time.Millisecond
-	// capacityHint is the wait suggested to a start that found no slot.
-	capacityHint = 2 * time.Second
-)
+// maxWaiters bounds the starts that wait for capacity, over all processes. Beyond it they are refused.
+const maxWaiters = 10_000
 
-// ClaimResult is the answer to one element of a batch: a placement, or the reason why there is none.
-type ClaimResult struct {
-	Placement berth.Placement
-	Err       error // nil, *berth.Refusal, or a bug
-	Contended bool  // no placement, and a refusal would not be true: ask again shortly
+// claimRequest asks for one placement. One that means a row only finds or places that live row, and never makes another
+// in its stead.
+type claimRequest struct {
+	start berth.Start
+	only  *int64
+}
 
-	peerCreated bool // the placement's peer is new to its session
+// claimed is what a claim answers: a placement, a place in the queue, or a refusal.
+type claimed struct {
+	placement   berth.Placement
+	refusal     error // *berth.Refusal, or a bug
+	waiter      int64 // number in the queue; zero: it does not wait
+	peerCreated bool  // the placement's peer is new to its session
 }
 
 type claimRow struct {
-	Ord         int
-	Outcome     string
-	SessionKey  *int64
-	PeerID      *string
-	PeerRole    *string
-	PeerCreated bool
-	Quota       *int
-	GhostDue    *time.Time
-	At          time.Time
+	Ord             int
+	Outcome         string
+	Waiter          *int64
+	SessionKey      *int64
+	Replayed        bool
+	Generation      *int64
+	Region          *string
+	RequestedRegion *string
+	WorkerID        *string
+	Instance        *int32
+	SignalingURL    *string
+	PeerID          *string
+	PeerRole        *string
+	PeerCreated     bool
+	Quota           *int
+	Live            *int
+	StartRate       *float64
+	StartBurst      *int
+	Tokens          *float64
+	WaitSeconds     *float64
+	GhostDue        *time.Time
+	At              time.Time
 }
 
-// ClaimSessions places a batch in one statement. The results are in the order of starts. Its error is that of the
-// statement: the outcome of the whole batch is unknown then, and each start may be repeated, since ids make it
-// idempotent.
-func (s *Store) ClaimSessions(ctx context.Context, starts []berth.Start) ([]ClaimResult, error) {
-	return s.claim(ctx, starts, make([]*int64, len(starts)))
-}
-
-// claim is ClaimSessions for starts of which some may mean one row only: a start with a key finds or places that live
-// row, and never makes another in its stead.
-func (s *Store) claim(ctx context.Context, starts []berth.Start, only []*int64) ([]ClaimResult, error) {
-	rows, err := collect[claimRow](ctx, s, "session_claim", s.claimArguments(starts, only)...)
-	if err != nil {
-		return nil, err
-	}
-	var keys []int64
-	for _, row := range rows {
-		if row.SessionKey != nil {
-			keys = append(keys, *row.SessionKey)
-		}
-	}
-	sessions, err := s.sessionsByKey(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	results := make([]ClaimResult, len(starts))
-	for _, row := range rows {
-		results[row.Ord-1] = row.result(sessions)
-	}
-	return results, nil
-}
-
-// claimArguments turns starts into one array per column of the request.
-func (s *Store) claimArguments(starts []berth.Start, only []*int64) []any {
-	n := len(starts)
-	tenants, ids, kinds := make([]string, n), make([]string, n), make([]string, n)
-	peers, named, roles := make([]string, n), make([]bool, n), make([]string, n)
-	regions, spills, handlers := make([]*string, n), make([]bool, n), make([]string, n)
-	losses, ttls, idles, metadata := make([]string, n), make([]int32, n), make([]int32, n), make([]*string, n)
-	for i, start := range starts {
-		tenants[i], ids[i], kinds[i] = start.TenantID, start.ID, string(start.Kind)
-		peers[i], named[i], roles[i] = start.Peer.ID, start.Peer.ID != "", start.Peer.Role
-		if !named[i] {
-			peers[i] = berth.NewID("p")
-		}
-		if start.Region != "" {
-			regions[i] = &start.Region
-		}
-		spills[i], handlers[i], losses[i] = start.Spill, start.Handler, string(start.OnWorkerLoss)
-		ttls[i], idles[i] = int32(start.TTL/time.Second), int32(start.IdleTimeout/time.Second)
-		if len(start.Metadata) > 0 {
-			text := string(start.Metadata)
-			metadata[i] = &text
-		}
-	}
-	return []any{
-		tenants, ids, only, kinds, peers, named, roles, regions, spills, handlers, losses, ttls, idles, metadata,
-		s.config.DefaultRegion, s.config.ConnectWindow.Seconds(), berth.MaxPeers,
-	}
-}
-
-func (r claimRow) result(sessions map[berth.SessionKey]berth.Session) ClaimResult {
-	switch r.Outcome {
-	case "created", "replaced", "existing":
-		return r.placed(sessions)
-	case "contended":
-		return ClaimResult{Contended: true}
-	case "at_capacity":
-		return ClaimResult{Err: &berth.Refusal{
-			Code:       berth.CodeAtCapacity,
-			Detail:     "No worker that this session may use has a free slot.",
-			RetryAfter: capacityHint,
-			Retryable:  true,
-		}}
-	case "concurrent_sessions":
-		return ClaimResult{Err: r.quotaRefusal()}
-	case "ended":
-		return ClaimResult{Err: errSessionEnded()}
-	case "conflict":
-		return ClaimResult{Err: berth.Refuse(berth.CodeConflict, "A live session of another kind has this id.")}
-	case "too_many_peers":
-		return ClaimResult{Err: berth.Refuse(berth.CodeConflict,
-			fmt.Sprintf("The session has %d peers already, which is the most that one may have.", berth.MaxPeers))}
-	case "unknown_region":
-		return ClaimResult{Err: berth.Invalid("region", "is not a configured region; leave it out for any")}
-	case "unknown_tenant":
-		return ClaimResult{Err: berth.Refuse(berth.CodeNotFound, "The tenant of this key does not exist.")}
-	default:
-		return ClaimResult{Err: fmt.Errorf("claim_sessions answered %q", r.Outcome)}
-	}
-}
-
-func (r claimRow) placed(sessions map[berth.SessionKey]berth.Session) ClaimResult {
-	session, found := sessions[berth.SessionKey(deref(r.SessionKey))]
-	if !found {
-		return ClaimResult{Err: fmt.Errorf("session of claim vanished: %w", berth.ErrUnavailable)}
-	}
-	if !session.State.HoldsSlot() {
-		// It was displaced, or ended, before it could be read.
-		return ClaimResult{Contended: true}
-	}
-	return ClaimResult{
-		Placement: berth.Placement{
-			Session: session,
-			Peer:    berth.Peer{ID: deref(r.PeerID), Role: deref(r.PeerRole)},
-			Created: r.Outcome == "created",
-			At:      r.At,
-		},
-		peerCreated: r.PeerCreated,
-	}
-}
-
-// quotaRefusal tells when ghosts alone would clear the quota, since waiting for live sessions does not help.
-func (r claimRow) quotaRefusal() error {
-	refusal := &berth.Refusal{
-		Code:   berth.CodeConcurrentSessions,
-		Detail: fmt.Sprintf("The tenant has its %d concurrent sessions. End one to start another.", deref(r.Quota)),
-	}
-	if r.GhostDue != nil {
-		refusal.Retryable = true
-		refusal.RetryAfter = max(time.Second, r.GhostDue.Sub(r.At))
-	}
-	return refusal
-}
-
-// Place places one session and waits out contention. It implements berth.Placer without gathering starts.
+// Place places one session. Concurrent starts share a statement; see batcher. A caller that leaves is not placed, or
+// its slots are released at once.
 func (s *Store) Place(ctx context.Context, start berth.Start) (berth.Placement, error) {
-	result, err := s.place(ctx, start, nil)
-	return result.Placement, err
+	if start.IdempotencyKey != "" {
+		done, err := s.inFlight.begin(start.TenantID, start.IdempotencyKey)
+		if err != nil {
+			return berth.Placement{}, err
+		}
+		defer done()
+	}
+	answer, err := s.place(ctx, claimRequest{start: start})
+	return answer.placement, err
 }
 
 // placeAgain finds or makes the placement of one live session, and refuses once it ended.
-func (s *Store) placeAgain(ctx context.Context, session berth.Session, peer berth.Peer) (ClaimResult, error) {
+func (s *Store) placeAgain(ctx context.Context, session berth.Session, peer berth.Peer) (claimed, error) {
 	key := int64(session.Key)
-	return s.place(ctx, restart(session, peer), &key)
+	return s.place(ctx, claimRequest{start: restart(session, peer), only: &key})
 }
 
-func (s *Store) place(ctx context.Context, start berth.Start, only *int64) (ClaimResult, error) {
-	for {
-		results, err := s.claim(ctx, []berth.Start{start}, []*int64{only})
+func (s *Store) place(ctx context.Context, request claimRequest) (claimed, error) {
+	answer, err := s.claims.do(ctx, request)
+	if err != nil {
+		return claimed{}, err
+	}
+	if answer.waiter != 0 {
+		answer, err = s.queue.wait(ctx, request, answer)
 		if err != nil {
-			return ClaimResult{}, err
+			return claimed{}, err
 		}
-		if !results[0].Contended {
-			return results[0], results[0].Err
+	}
+	if refusal, ok := errors.AsType[*berth.Refusal](answer.refusal); ok && refusal.Code == berth.CodeAtCapacity {
+		answer.refusal = s.turnover.refusal(ctx, request.start)
+	}
+	return answer, answer.refusal
+}
+
+// claimBatch is the claims' batch: one autocommit statement, so that a process that stops in the middle holds no locks.
+func (s *Store) claimBatch(ctx context.Context, requests []claimRequest) ([]verdict[claimed], error) {
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	rows, err := write[claimRow](ctx, s, "session_claim", s.claimArguments(requests)...)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.storedSessions(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]verdict[claimed], len(requests))
+	for _, row := range rows {
+		i := row.Ord - 1
+		verdicts[i] = row.verdict(requests[i].start, stored, s.config.ConnectWindow)
+	}
+	return verdicts, nil
+}
+
+// storedSessions reads the rows that were there before the claim. What it made itself it need not read.
+func (s *Store) storedSessions(ctx context.Context, rows []claimRow) (map[berth.SessionKey]berth.Session, error) {
+	var keys []int64
+	for _, row := range rows {
+		if row.Outcome == "existing" || row.Outcome == "replaced" {
+			keys = append(keys, deref(row.SessionKey))
 		}
-		select {
-		case <-ctx.Done():
-			return ClaimResult{}, fmt.Errorf("%w: %w", berth.ErrUnavailable, ctx.Err())
-		case <-time.After(contendedPause):
+	}
+	return s.sessionsByKey(ctx, keys)
+}
+
+// claimArguments turns requests into one array per column.
+func (s *Store) claimArguments(requests []claimRequest) []any {
+	n := len(requests)
+	tenants, ids, named, only := make([]string, n), make([]string, n), make([]bool, n), make([]*int64, n)
+	kinds, peers, peersNamed, roles := make([]string, n), make([]string, n), make([]bool, n), make([]string, n)
+	regions, spills, handlers := make([]*string, n), make([]bool, n), make([]string, n)
+	losses, ttls, idles, metadata := make([]string, n), make([]int32, n), make([]int32, n), make([]*string, n)
+	slots, strategies, selectors := make([]int32, n), make([]*string, n), make([]*string, n)
+	keys, hashes, waits := make([]*string, n), make([][]byte, n), make([]float64, n)
+	for i, request := range requests {
+		start := request.start
+		tenants[i], ids[i], named[i], only[i] = start.TenantID, start.ID, start.IDChosen || request.only != nil, request.only
+		kinds[i], peers[i], peersNamed[i], roles[i] = string(start.Kind), start.Peer.ID, start.Peer.ID != "", start.Peer.Role
+		if !peersNamed[i] {
+			peers[i] = berth.NewID("p")
 		}
+		regions[i], spills[i], handlers[i] = nonzero(start.Region), start.Spill, start.Handler
+		losses[i], metadata[i] = string(start.OnWorkerLoss), nonzero(string(start.Metadata))
+		ttls[i], idles[i] = int32(start.TTL/time.Second), int32(start.IdleTimeout/time.Second)
+		slots[i], strategies[i], selectors[i] = int32(max(1, start.Slots)), nonzero(string(start.Strategy)), labels(start.Selector)
+		if start.IdempotencyKey != "" {
+			keys[i], hashes[i] = &start.IdempotencyKey, start.BodyHash[:]
+		}
+		waits[i] = start.Wait.Seconds()
+	}
+	return []any{
+		tenants, ids, named, only, kinds, peers, peersNamed, roles, regions, spills, handlers, losses, ttls, idles, metadata,
+		slots, strategies, selectors, keys, hashes, waits, s.config.DefaultRegion, s.config.ConnectWindow.Seconds(),
+		s.config.RejoinWindow.Seconds(), berth.MaxPeers, s.queue.owner(), maxWaiters,
+	}
+}
+
+// nonzero is a pointer to v, or nil for the zero value.
+func nonzero[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// labels are the JSON of a selector, or nil for none.
+func labels(selector map[string]string) *string {
+	if len(selector) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(selector)
+	if err != nil {
+		return nil // strings always have JSON
+	}
+	return new(string(text))
+}
+
+func (r claimRow) verdict(
+	start berth.Start, stored map[berth.SessionKey]berth.Session, connectWindow time.Duration,
+) verdict[claimed] {
+	switch r.Outcome {
+	case "created":
+		placement := r.placement(r.created(start, connectWindow))
+		placement.Created = true
+		return verdict[claimed]{result: claimed{placement: placement, peerCreated: true}}
+	case "replaced", "existing":
+		session, found := stored[berth.SessionKey(deref(r.SessionKey))]
+		if !found || !session.State.HoldsSlot() {
+			return verdict[claimed]{again: true} // displaced, or ended, before it could be read
+		}
+		return verdict[claimed]{result: claimed{placement: r.placement(session), peerCreated: r.PeerCreated}}
+	case "contended":
+		return verdict[claimed]{again: true}
+	case "waiting":
+		return verdict[claimed]{result: claimed{waiter: deref(r.Waiter), placement: r.placement(berth.Session{})}}
+	default:
+		return verdict[claimed]{result: claimed{refusal: r.refusal(), placement: r.placement(berth.Session{})}}
 	}
 }

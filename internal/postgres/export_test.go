@@ -1,6 +1,10 @@
 package postgres
 
-import "context"
+import (
+	"context"
+
+	"github.com/berthdev/berth/internal/berth"
+)
 
 // Queries are the statements by name.
 func Queries() (map[string]string, error) { return loadQueries() }
@@ -13,3 +17,27 @@ const MaxRefusalCounts = maxRefusalCounts
 
 // Flush writes the counts now.
 func Flush(ctx context.Context, c *RefusalCounter) { c.flush(ctx) }
+
+// ClaimResult is the answer to one element of a batch.
+type ClaimResult struct {
+	Placement berth.Placement
+	Err       error
+	Contended bool // no placement, and a refusal would not be true: ask again shortly
+}
+
+// ClaimSessions places a batch in one statement, without the batcher.
+func (s *Store) ClaimSessions(ctx context.Context, starts []berth.Start) ([]ClaimResult, error) {
+	requests := make([]claimRequest, len(starts))
+	for i, start := range starts {
+		requests[i] = claimRequest{start: start}
+	}
+	verdicts, err := s.claimBatch(ctx, requests)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]ClaimResult, len(starts))
+	for i, v := range verdicts {
+		results[i] = ClaimResult{Placement: v.result.placement, Err: v.result.refusal, Contended: v.again}
+	}
+	return results, nil
+}

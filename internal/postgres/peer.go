@@ -17,16 +17,15 @@ type peerRow struct {
 	ConnectedAt  *time.Time
 }
 
+func (r peerRow) peer() berth.Peer {
+	return berth.Peer{ID: r.PeerID, Role: r.Role, ConnectionID: deref(r.ConnectionID), ConnectedAt: deref(r.ConnectedAt)}
+}
+
 func (s *Store) peers(ctx context.Context, key berth.SessionKey) ([]berth.Peer, error) {
 	rows, err := collect[peerRow](ctx, s, "peer_list", []int64{int64(key)})
 	peers := make([]berth.Peer, 0, len(rows))
 	for _, row := range rows {
-		peers = append(peers, berth.Peer{
-			ID:           row.PeerID,
-			Role:         row.Role,
-			ConnectionID: deref(row.ConnectionID),
-			ConnectedAt:  deref(row.ConnectedAt),
-		})
+		peers = append(peers, row.peer())
 	}
 	return peers, err
 }
@@ -43,47 +42,102 @@ func (s *Store) AddPeer(ctx context.Context, tenantID, id string, peer berth.Pee
 	}
 	peer.ID = cmp.Or(peer.ID, berth.NewID("p"))
 	result, err := s.placeAgain(ctx, session, peer)
-	result.Placement.Created = result.peerCreated
-	return result.Placement, err
+	result.placement.Created = result.peerCreated
+	return result.placement, err
 }
 
 // ConnectPeer admits a peer's socket on the owner of its session: berth.ErrStale when the placement is history, a
-// Refusal with CodeSessionEnded when the session ended.
+// Refusal with CodeSessionEnded when the session ended. Those of one worker share a statement; see batcher.
 func (s *Store) ConnectPeer(ctx context.Context, connect berth.Connect) (berth.Connected, error) {
-	outcome, err := value[string](ctx, s, "peer_connect", int64(connect.Key), int64(connect.Generation),
-		connect.WorkerID, int32(connect.Instance), connect.Peer.ID, connect.Peer.Role, connect.Peer.ConnectionID)
+	return s.connects.do(ctx, connect)
+}
+
+type connectRow struct {
+	Ord     int
+	Outcome string
+	At      time.Time
+}
+
+// connectBatch is the connections' batch. The first peer of a session makes it active.
+func (s *Store) connectBatch(ctx context.Context, requests []berth.Connect) ([]verdict[berth.Connected], error) {
+	rows, err := write[connectRow](ctx, s, "peer_connect", connectArguments(requests)...)
 	if err != nil {
-		return berth.Connected{}, err
+		return nil, err
 	}
-	switch outcome {
+	var keys []int64
+	for _, row := range rows {
+		if row.Outcome == "connected" {
+			keys = append(keys, int64(requests[row.Ord-1].Key))
+		}
+	}
+	sessions, err := s.sessionsByKey(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	peers, err := s.connectedPeers(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]verdict[berth.Connected], len(requests))
+	for _, row := range rows {
+		verdicts[row.Ord-1] = row.verdict(requests[row.Ord-1], sessions, peers)
+	}
+	return verdicts, nil
+}
+
+// connectArguments turns requests into one array per column.
+func connectArguments(requests []berth.Connect) []any {
+	n := len(requests)
+	keys, generations, workers, instances := make([]int64, n), make([]int64, n), make([]string, n), make([]int32, n)
+	peers, roles, connections := make([]string, n), make([]string, n), make([]string, n)
+	for i, r := range requests {
+		keys[i], generations[i], workers[i], instances[i] = int64(r.Key), int64(r.Generation), r.WorkerID, int32(r.Instance)
+		peers[i], roles[i], connections[i] = r.Peer.ID, r.Peer.Role, r.Peer.ConnectionID
+	}
+	return []any{keys, generations, workers, instances, peers, roles, connections}
+}
+
+func (r connectRow) verdict(
+	request berth.Connect, sessions map[berth.SessionKey]berth.Session, peers map[berth.SessionKey][]berth.Peer,
+) verdict[berth.Connected] {
+	switch r.Outcome {
 	case "connected":
-		return s.connected(ctx, connect)
+		session, found := sessions[request.Key]
+		if !found {
+			return verdict[berth.Connected]{err: errSessionEnded()}
+		}
+		var others []berth.Peer
+		for _, peer := range peers[request.Key] {
+			if peer.ID != request.Peer.ID {
+				others = append(others, peer)
+			}
+		}
+		return verdict[berth.Connected]{result: berth.Connected{Session: session, Peers: others, At: r.At}}
+	case "contended":
+		return verdict[berth.Connected]{again: true}
 	case "stale":
-		return berth.Connected{}, berth.ErrStale
+		return verdict[berth.Connected]{err: berth.ErrStale}
 	case "ended":
-		return berth.Connected{}, errSessionEnded()
+		return verdict[berth.Connected]{err: errSessionEnded()}
 	default:
-		return berth.Connected{}, fmt.Errorf("connect_peer answered %q", outcome)
+		return verdict[berth.Connected]{err: fmt.Errorf("connect_peers answered %q", r.Outcome)}
 	}
 }
 
-func (s *Store) connected(ctx context.Context, connect berth.Connect) (berth.Connected, error) {
-	session, err := s.SessionByKey(ctx, connect.Key)
-	if err != nil {
-		return berth.Connected{}, err
+// connectedPeers reads the peers of sessions that have a connection.
+func (s *Store) connectedPeers(ctx context.Context, keys []int64) (map[berth.SessionKey][]berth.Peer, error) {
+	found := make(map[berth.SessionKey][]berth.Peer, len(keys))
+	if len(keys) == 0 {
+		return found, nil
 	}
-	peers, err := s.peers(ctx, connect.Key)
-	if err != nil {
-		return berth.Connected{}, err
-	}
-	others := peers[:0]
-	for _, peer := range peers {
-		if peer.ID != connect.Peer.ID && peer.ConnectionID != "" {
-			others = append(others, peer)
+	rows, err := collect[peerRow](ctx, s, "peer_list", keys)
+	for _, row := range rows {
+		if row.ConnectionID != nil {
+			key := berth.SessionKey(row.Session)
+			found[key] = append(found[key], row.peer())
 		}
 	}
-	at, err := value[time.Time](ctx, s, "clock_read")
-	return berth.Connected{Session: session, Peers: others, At: at}, err
+	return found, err
 }
 
 // DisconnectPeer forgets a connection, unless a newer one took its place.

@@ -162,29 +162,40 @@ func (s *Store) OverdueDrains(ctx context.Context, grace time.Duration) ([]berth
 	return overdue, err
 }
 
-// ReplaceLost places up to limit sessions that lost their worker and asked for another at once. A session that finds
-// no slot keeps waiting. It returns how many it placed.
+// ReplaceLost places up to limit sessions, berth.MaxBatch at most, that lost their worker and asked for another at once.
+// A session that finds no slot keeps waiting; the next call goes on behind it, so that none bars the others. It returns
+// how many it placed.
 func (s *Store) ReplaceLost(ctx context.Context, limit int) (int, error) {
-	rows, err := collect[sessionRow](ctx, s, "reaper_replaceable", limit)
-	if err != nil || len(rows) == 0 {
+	limit = min(limit, berth.MaxBatch)
+	rows, err := collect[sessionRow](ctx, s, "reaper_replaceable", limit, s.replacedTo.Load())
+	if err != nil {
 		return 0, err
 	}
-	starts, keys := make([]berth.Start, len(rows)), make([]*int64, len(rows))
-	for i, row := range rows {
-		starts[i], keys[i] = restart(row.session(), berth.Peer{}), &row.Key
+	if len(rows) < limit {
+		s.replacedTo.Store(0)
+	} else {
+		s.replacedTo.Store(rows[limit-1].Key)
 	}
-	results, err := s.claim(ctx, starts, keys)
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	requests := make([]claimRequest, len(rows))
+	for i, row := range rows {
+		requests[i] = claimRequest{start: restart(row.session(), berth.Peer{}), only: &row.Key}
+	}
+	verdicts, err := s.claimBatch(ctx, requests)
 	if err != nil {
 		return 0, err
 	}
 	placed := 0
 	var failures []error
-	for _, result := range results {
+	for _, v := range verdicts {
 		switch {
-		case result.Err == nil && !result.Contended:
+		case v.again:
+		case v.result.refusal == nil:
 			placed++
-		case result.Err != nil && berth.RefusalCode(result.Err) == "":
-			failures = append(failures, result.Err)
+		case berth.RefusalCode(v.result.refusal) == "":
+			failures = append(failures, v.result.refusal)
 		}
 	}
 	return placed, errors.Join(failures...)
@@ -205,7 +216,8 @@ func (s *Store) Violations(ctx context.Context, limit int) ([]berth.Violation, e
 	return violations, err
 }
 
-// PurgeHistory deletes closed gaps and refusal counts that are older than age.
+// PurgeHistory deletes closed gaps and refusal counts that are older than age, and what is of no use after an hour.
 func (s *Store) PurgeHistory(ctx context.Context, age time.Duration) error {
-	return errors.Join(s.exec(ctx, "gap_purge", age), s.exec(ctx, "refusal_purge", age))
+	return errors.Join(s.exec(ctx, "gap_purge", age), s.exec(ctx, "refusal_purge", age),
+		s.exec(ctx, "waiter_purge", time.Hour), s.exec(ctx, "fault_purge", time.Hour))
 }

@@ -162,7 +162,7 @@ func (r *rig) register(w instance, region string, capacity int) (bool, error) {
 // start is a valid Start of tenant t1.
 func start(id string) berth.Start {
 	return berth.Start{
-		TenantID: "t1", ID: id, Kind: berth.KindMedia, Peer: berth.Peer{ID: "p1", Role: berth.RoleOffer},
+		TenantID: "t1", ID: id, IDChosen: true, Kind: berth.KindMedia, Peer: berth.Peer{ID: "p1", Role: berth.RoleOffer},
 		Spill: true, Handler: "echo", TTL: time.Hour, IdleTimeout: time.Minute, OnWorkerLoss: berth.LossRejoin,
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/berthdev/berth/internal/berth"
 )
 
@@ -35,6 +33,9 @@ type sessionRow struct {
 	ExpiresAt          time.Time
 	EndedAt            *time.Time
 	EndedReason        *string
+	Slots              int
+	Strategy           string
+	Selector           map[string]string
 }
 
 // deref is the value behind p, or the zero value of its type.
@@ -71,6 +72,9 @@ func (r sessionRow) session() berth.Session {
 		ExpiresAt:       r.ExpiresAt,
 		EndedAt:         deref(r.EndedAt),
 		EndedReason:     berth.EndedReason(deref(r.EndedReason)),
+		Slots:           r.Slots,
+		Strategy:        berth.Strategy(r.Strategy),
+		Selector:        r.Selector,
 	}
 	if r.Metadata != nil {
 		session.Metadata = json.RawMessage(*r.Metadata)
@@ -143,36 +147,6 @@ func (s *Store) ListSessions(ctx context.Context, filter berth.SessionFilter) ([
 	return sessions, err
 }
 
-// EndSession ends a tenant's session as deleted, and returns the row as it was before. Ending it again is no error.
-func (s *Store) EndSession(ctx context.Context, tenantID, id string) (berth.Session, error) {
-	session, err := s.sessionByID(ctx, tenantID, id)
-	if err != nil || session.State == berth.SessionEnded {
-		return session, err
-	}
-	_, err = s.release(ctx, []int64{int64(session.Key)}, []*int64{nil}, []string{string(berth.EndedDeleted)})
-	return session, err
-}
-
-// EndSessions ends each session that its owner still holds at the generation named, in one transaction.
-func (s *Store) EndSessions(ctx context.Context, ends []berth.End) error {
-	keys, generations, reasons := make([]int64, len(ends)), make([]*int64, len(ends)), make([]string, len(ends))
-	for i, end := range ends {
-		generation := int64(end.Generation)
-		keys[i], generations[i], reasons[i] = int64(end.Key), &generation, string(end.Reason)
-	}
-	_, err := s.release(ctx, keys, generations, reasons)
-	return err
-}
-
-func (s *Store) release(ctx context.Context, keys []int64, generations []*int64, reasons []string) ([]int64, error) {
-	rows, err := s.pool.Query(ctx, s.queries["session_release"], keys, generations, reasons)
-	if err != nil {
-		return nil, named("session_release", err)
-	}
-	ended, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	return ended, named("session_release", err)
-}
-
 // EndOverdue ends up to limit sessions whose deadline passed, and returns how many it ended.
 func (s *Store) EndOverdue(ctx context.Context, limit int) (int, error) {
 	return value[int](ctx, s, "session_end_overdue", limit)
@@ -233,10 +207,10 @@ func (s *Store) replace(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinA
 		return berth.RejoinAnswer{}, err
 	}
 	outcome := berth.RejoinCurrent
-	if result.Placement.Session.Generation > session.Generation {
+	if result.placement.Session.Generation > session.Generation {
 		outcome = berth.RejoinPlaced
 	}
-	return berth.RejoinAnswer{Outcome: outcome, Placement: result.Placement}, nil
+	return berth.RejoinAnswer{Outcome: outcome, Placement: result.placement}, nil
 }
 
 // restart is the Start that asks for a live session's placement.
@@ -251,6 +225,7 @@ func restart(session berth.Session, peer berth.Peer) berth.Start {
 		OnWorkerLoss: session.OnWorkerLoss,
 		TTL:          session.TTL,
 		IdleTimeout:  session.IdleTimeout,
+		Slots:        session.Slots,
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,6 +69,15 @@ type Store struct {
 
 	locks  *pgxpool.Pool // one connection, for the reaper's lock
 	acting sync.Mutex    // held while this store has that lock
+
+	claims     *batcher[claimRequest, claimed]
+	releases   *batcher[releaseRequest, released]
+	connects   *batcher[berth.Connect, berth.Connected]
+	queue      *queue
+	turnover   *turnover
+	inFlight   *inFlight
+	replacedTo atomic.Int64 // key behind which ReplaceLost goes on
+	unsure     sync.Map     // *pgconn.PgConn whose last commit may not have reached the standby
 }
 
 // Open makes a store. It does not connect: a database that is away is an error of the first call, not of start-up.
@@ -88,7 +99,13 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		// Behind a pooler in transaction mode, a prepared statement may be another connection's.
 		settings.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
-	store := &Store{queries: statements, config: config}
+	store := &Store{queries: statements, config: config, inFlight: &inFlight{keys: map[[2]string]bool{}}}
+	store.claims = newBatcher(store.claimBatch, store.abandonClaims)
+	store.releases = newBatcher(store.releaseBatch, nil)
+	store.connects = newBatcher(store.connectBatch, nil)
+	store.queue = &queue{store: store, waiting: map[int64]chan waiterRow{}}
+	store.turnover = &turnover{store: store, lines: map[string]imaginary{}}
+	settings.ConnConfig.OnNotice = store.notice
 	if store.pool, err = pgxpool.NewWithConfig(ctx, settings); err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)
 	}
@@ -103,6 +120,10 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 
 // Close waits for running calls and closes every connection.
 func (s *Store) Close() {
+	s.queue.close()
+	s.claims.close()
+	s.connects.close()
+	s.releases.close() // last: an abandoned claim is released
 	s.pool.Close()
 	s.locks.Close()
 }
@@ -122,6 +143,33 @@ func collect[Row any](ctx context.Context, s *Store, name string, args ...any) (
 		return nil, named(name, err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[Row])
+	return found, named(name, err)
+}
+
+// notice remembers the connection on which a commit was answered although the standby did not confirm it. Postgres
+// reports success then, with a warning: the row may be gone after a failover, so nobody may be told of it.
+func (s *Store) notice(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Code == "01000" && strings.Contains(n.Message, "synchronous replication") {
+		s.unsure.Store(conn, true)
+	}
+}
+
+// write is collect for statements whose rows are told to somebody: a commit that may be undone is an error that wraps
+// berth.ErrUnavailable.
+func write[Row any](ctx context.Context, s *Store, name string, args ...any) ([]Row, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, named(name, err)
+	}
+	defer conn.Release()
+	rows, err := conn.Query(ctx, s.queries[name], args...)
+	if err != nil {
+		return nil, named(name, err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Row])
+	if _, unsure := s.unsure.LoadAndDelete(conn.Conn().PgConn()); unsure && err == nil {
+		err = fmt.Errorf("%w: the standby has not confirmed the commit", berth.ErrUnavailable)
+	}
 	return found, named(name, err)
 }
 
@@ -164,6 +212,12 @@ func fault(err error) error {
 	return err
 }
 
+// rolledBack says whether a statement certainly did nothing, and may be repeated at once: it lost to another.
+func rolledBack(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pgErr.Code == "40001" || pgErr.Code == "40P01")
+}
+
 // disconnected says whether the database was not reached, or its answer was lost.
 func disconnected(err error) bool {
 	var netErr net.Error
@@ -175,8 +229,10 @@ func disconnected(err error) bool {
 
 // transient says whether an SQLSTATE means that the database could not, rather than would not: connection exceptions,
 // a transaction that lost to another, too few resources, an operator's intervention, a system error; a write that a
-// standby got during a failover (25006), a lock that was not to be had in time (55P03).
+// standby got during a failover (25006), a lock that was not to be had in time (55P03), a function or table that a
+// migration is about to make again (42883, 42P01, 3F000).
 func transient(code string) bool {
 	class := code[:min(2, len(code))]
-	return slices.Contains([]string{"08", "40", "53", "57", "58"}, class) || code == "25006" || code == "55P03"
+	return slices.Contains([]string{"08", "40", "53", "57", "58"}, class) || code == "25006" || code == "55P03" ||
+		code == "42883" || code == "42P01" || code == "3F000"
 }

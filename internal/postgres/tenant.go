@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -13,6 +14,9 @@ type tenantRow struct {
 	DefaultRegion         string
 	MaxConcurrentSessions *int
 	LiveSessions          int
+	StartRate             *float64
+	StartBurst            *int
+	Strategy              string
 	CreatedAt             time.Time
 }
 
@@ -22,6 +26,9 @@ func (r tenantRow) tenant() berth.Tenant {
 		DefaultRegion:         r.DefaultRegion,
 		MaxConcurrentSessions: r.MaxConcurrentSessions,
 		LiveSessions:          r.LiveSessions,
+		StartRate:             deref(r.StartRate),
+		StartBurst:            deref(r.StartBurst),
+		Strategy:              berth.Strategy(r.Strategy),
 		CreatedAt:             r.CreatedAt,
 	}
 }
@@ -48,14 +55,20 @@ func (s *Store) Tenant(ctx context.Context, id string) (berth.Tenant, error) {
 	return rows[0].tenant(), nil
 }
 
-// SetTenant makes or changes a tenant. Its quota holds from the next start on; sessions above it stay.
+// SetTenant makes or changes a tenant. Its quotas hold from its return on; sessions above them stay.
 func (s *Store) SetTenant(ctx context.Context, tenant berth.Tenant) error {
 	if tenant.DefaultRegion != "" {
 		if err := s.knownRegions(ctx, "default_region", []string{tenant.DefaultRegion}); err != nil {
 			return err
 		}
 	}
-	return s.exec(ctx, "tenant_set", tenant.ID, tenant.DefaultRegion, tenant.MaxConcurrentSessions)
+	var rate *float64
+	var burst *int
+	if tenant.StartRate != 0 {
+		rate, burst = &tenant.StartRate, new(max(1, tenant.StartBurst))
+	}
+	return s.exec(ctx, "tenant_set", tenant.ID, tenant.DefaultRegion, tenant.MaxConcurrentSessions, rate, burst,
+		string(cmp.Or(tenant.Strategy, berth.StrategySpread)))
 }
 
 type regionRow struct {

@@ -105,7 +105,7 @@ func TestViolationsAreSeen(t *testing.T) {
 		"slot is missing":   "delete from berth.slots where session is null",
 		"slot is closed":    "update berth.slots set open = false where session is null",
 		"no slot for it":    "update berth.slots set session = null, part = 0",
-		"count is off":      "update berth.tenants set live_sessions = 2",
+		"count is off":      "update berth.tenant_lanes set live_sessions = 2 where lane = 0",
 		"placed at a drain": "update berth.workers set state = 'draining', drain_started_at = now() - interval '1 hour', drain_deadline = now()",
 		"no-show has slot":  "update berth.sessions set connect_by = now() - interval '1 hour'",
 	} {

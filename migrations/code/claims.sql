@@ -65,7 +65,7 @@ begin
     for v_request in
         select r.* from unnest(p_keys, p_outcomes, p_peers, p_named, p_roles) with ordinality
              r (key, outcome, peer, named, role, n)
-         where r.outcome in ('existing', 'replaced') order by r.key, r.peer
+         where r.outcome in ('existing', 'replaced') order by r.n
     loop
         v_added := false;
         if v_request.named then
@@ -170,6 +170,8 @@ declare
     v_group      record;
     v_regions    text[];
     v_left       int[];
+    v_beyond     int[];
+    v_lack       text;
     v_took       int;
     v_starting   int[];
     v_peer       record;
@@ -319,17 +321,15 @@ begin
         v_regions := berth.region_order(v_group.region, v_group.spill);
         -- As many as the quotas let through; where those find no slots, it is slots that lack.
         v_left := '{}';
+        v_beyond := '{}';
         foreach v_i in array v_group.ords loop
             v_t := v_tenant[v_i];
             if v_outcome[v_i] = 'created' then
                 if t_alone[v_t] is null then
                     v_outcome[v_i] := 'contended';
                     continue;
-                elsif t_quota[v_t] - t_live[v_t] - t_starts[v_t] <= 0 then
-                    v_outcome[v_i] := 'concurrent_sessions';
-                    continue;
-                elsif t_tokens[v_t] - t_starts[v_t] < 1 then
-                    v_outcome[v_i] := 'rate_limited';
+                elsif t_quota[v_t] - t_live[v_t] - t_starts[v_t] <= 0 or t_tokens[v_t] - t_starts[v_t] < 1 then
+                    v_beyond := v_beyond || v_i;
                     continue;
                 end if;
                 t_starts[v_t] := t_starts[v_t] + 1;
@@ -348,17 +348,18 @@ begin
             end if;
         end loop;
         -- Refuse only what is true.
-        if v_took < cardinality(v_left) then
-            if berth.room_visible(v_regions, v_group.slots, v_group.selector, p_tag, p_waiter) then
-                foreach v_i in array v_left[v_took + 1:] loop
-                    v_outcome[v_i] := 'contended';
-                end loop;
-            else
-                foreach v_i in array v_left[v_took + 1:] loop
-                    v_outcome[v_i] := 'at_capacity';
-                end loop;
-            end if;
-        end if;
+        v_lack := case when v_took = cardinality(v_left) then null
+                       when berth.room_visible(v_regions, v_group.slots, v_group.selector, p_tag, p_waiter) then 'contended'
+                       else 'at_capacity' end;
+        foreach v_i in array v_left[v_took + 1:] loop
+            v_outcome[v_i] := v_lack;
+        end loop;
+        foreach v_i in array v_beyond loop
+            v_t := v_tenant[v_i];
+            v_outcome[v_i] := case when t_quota[v_t] - t_live[v_t] - t_starts[v_t] <= 0 then 'concurrent_sessions'
+                                   when t_tokens[v_t] - t_starts[v_t] < 1 then 'rate_limited'
+                                   else v_lack end;
+        end loop;
     end loop;
 
     if true = any (v_placed) then

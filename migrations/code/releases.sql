@@ -79,33 +79,46 @@ begin
 end
 $$;
 
--- release_sessions ends each live session and returns the keys of those that it ended. An owner names its generation,
--- and ends nothing once that placement is history, be it that the session moved on or that it awaits a rejoin. null: in
--- the name of the tenant, wherever the session is. p_unseen is for a caller that left before its answer: it ends the
--- session only if nobody connected, and nobody else was told of it.
+-- release_sessions ends sessions, one answer per request: ended, gone (it had ended, or the request is about a placement
+-- that is history), contended (somebody has the session locked: ask again). An owner names its generation, and ends
+-- nothing once that placement is history, be it that the session moved on or that it awaits a rejoin. null: in the name
+-- of the tenant, wherever the session is. p_unseen is for a caller that left before its answer: it ends the session only
+-- if nobody connected, and nobody else was told of it.
 create function berth.release_sessions(p_keys bigint[], p_generations bigint[], p_reasons text[], p_unseen boolean[])
-returns setof bigint
+returns table (ord int, outcome text)
 language plpgsql
-set plan_cache_mode = force_custom_plan
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
 as $$
 declare
+    v_locked  bigint[];
     v_keys    bigint[];
     v_reasons text[];
 begin
-    perform berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (p_keys)));
-    perform from berth.sessions where key = any (p_keys) order by key for no key update;
-    select array_agg(s.key order by s.key), array_agg(r.reason order by s.key) into v_keys, v_reasons
-      from (select distinct on (key) key, generation, reason, unseen
-              from unnest(p_keys, p_generations, p_reasons, p_unseen) r (key, generation, reason, unseen)) r
-      join berth.sessions s on s.key = r.key
-     where s.state <> 'ended' and (r.generation is null or s.generation = r.generation and s.worker_id is not null)
-       and (not r.unseen or s.state = 'assigned' and s.answers = 1);
-    if v_keys is null then
-        return;
+    perform berth.hold_lanes(array(select s.tenant_id from unnest(p_keys) k (key) join berth.sessions s on s.key = k.key));
+    v_locked := array(
+        select s.key from berth.sessions s where s.key = any (p_keys) order by s.key for no key update skip locked);
+    select array_agg(e.key), array_agg(e.reason) into v_keys, v_reasons
+      from (select distinct on (r.key) r.key, r.reason
+              from unnest(p_keys, p_generations, p_reasons, p_unseen) r (key, generation, reason, unseen)
+              join berth.sessions s on s.key = r.key
+             where r.key = any (v_locked) and s.state <> 'ended'
+               and (r.generation is null or s.generation = r.generation and s.worker_id is not null)
+               and (not r.unseen or s.state = 'assigned' and s.answers = 1)
+             order by r.key) e;
+    if v_keys is not null then
+        perform berth.finish_sessions(v_keys, v_reasons);
+        perform berth.serve_waiters(64 * cardinality(v_keys));
     end if;
-    perform berth.finish_sessions(v_keys, v_reasons);
-    perform berth.serve_waiters(64 * cardinality(v_keys));
-    return query select unnest(v_keys);
+    return query
+    select k.n::int, case when k.key = any (v_keys) then 'ended'
+                          when k.key = any (v_locked) or s.key is null then 'gone'
+                          else 'contended' end
+      from unnest(p_keys) with ordinality k (key, n)
+      left join berth.sessions s on s.key = k.key;
 end
 $$;
 

@@ -226,36 +226,57 @@ begin
 end
 $$;
 
--- connect_peer admits a peer's socket on its session's owner. Outcomes: connected, ended, stale (the placement that
--- the worker serves is history). The first peer makes the session active.
-create function berth.connect_peer(
-    p_key bigint, p_generation bigint, p_worker text, p_instance int, p_peer text, p_role text, p_connection text)
-returns text
-language plpgsql as $$
+-- connect_peers admits peers' sockets on the owners of their sessions, one answer per request: connected, ended, stale
+-- (the placement that the worker serves is history), contended (somebody has the session locked: ask again). The first
+-- peer makes the session active.
+create function berth.connect_peers(
+    p_keys bigint[], p_generations bigint[], p_workers text[], p_instances int[], p_peers text[], p_roles text[],
+    p_connections text[])
+returns table (ord int, outcome text, at timestamptz)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
 declare
-    v_session berth.sessions;
+    v_locked  bigint[] := array(
+        select s.key from berth.sessions s where s.key = any (p_keys) order by s.key for no key update skip locked);
     v_now     timestamptz := clock_timestamp();
+    v_outcome text[];
+    v_first   bigint[];
 begin
-    select * into v_session from berth.sessions where key = p_key for no key update;
-    if not found or v_session.state = 'ended' or v_session.expires_at <= v_now then
-        return 'ended';
-    end if;
-    if v_session.worker_id is distinct from p_worker or v_session.instance <> p_instance
-       or v_session.generation <> p_generation then
-        return 'stale';
-    end if;
-    if v_session.state = 'assigned' or v_session.forgotten_at is not null then
-        update berth.sessions set state = 'active', connect_by = null, forgotten_at = null where key = p_key;
-    end if;
-    if v_session.state = 'assigned' then
-        perform berth.record(p_key, 'active', jsonb_build_object('generation', p_generation));
-    end if;
+    v_outcome := array(
+        select case when s.key is null or s.state = 'ended' or s.expires_at <= v_now then 'ended'
+                    when not s.key = any (v_locked) then 'contended'
+                    when s.worker_id is distinct from r.worker or s.instance <> r.instance
+                      or s.generation <> r.generation then 'stale'
+                    else 'connected' end
+          from unnest(p_keys, p_generations, p_workers, p_instances) with ordinality r (key, generation, worker, instance, n)
+          left join berth.sessions s on s.key = r.key order by r.n);
+    with first as (
+        update berth.sessions s set state = 'active', connect_by = null, forgotten_at = null
+          from (select distinct r.key from unnest(p_keys, v_outcome) r (key, outcome) where r.outcome = 'connected') c
+         where s.key = c.key and (s.state = 'assigned' or s.forgotten_at is not null)
+        returning s.key)
+    select array_agg(f.key) into v_first from first f;
     insert into berth.peers (session, peer_id, role, connection_id, connected_at)
-    values (p_key, p_peer, p_role, p_connection, v_now)
+    select distinct on (r.key, r.peer) r.key, r.peer, r.role, r.connection, v_now
+      from unnest(p_keys, p_peers, p_roles, p_connections, v_outcome) with ordinality
+           r (key, peer, role, connection, outcome, n)
+     where r.outcome = 'connected' order by r.key, r.peer, r.n desc
     on conflict (session, peer_id) do update
        set connection_id = excluded.connection_id, connected_at = excluded.connected_at;
-    perform berth.record(p_key, 'peer_connected', jsonb_build_object('peer_id', p_peer));
-    return 'connected';
+    insert into berth.session_events (session, tenant_id, session_id, type, data)
+    select s.key, s.tenant_id, s.id, 'active', jsonb_build_object('generation', s.generation)
+      from unnest(v_first) f (key) join berth.sessions s on s.key = f.key
+    union all
+    select s.key, s.tenant_id, s.id, 'peer_connected', jsonb_build_object('peer_id', r.peer)
+      from unnest(p_keys, p_peers, v_outcome) r (key, peer, outcome) join berth.sessions s on s.key = r.key
+     where r.outcome = 'connected';
+    return query select r.n::int, r.outcome, v_now from unnest(v_outcome) with ordinality r (outcome, n);
 end
 $$;
 

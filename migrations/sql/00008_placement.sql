@@ -52,8 +52,8 @@ create table berth.start_buckets (
 comment on table berth.start_buckets is 'Tokens left to start sessions with, as of refilled_at.';
 
 -- slots is the session's weight. answers counts the callers that were told of the placement while it was assigned: one
--- that left takes the slot back only if nobody else was. The foreign key to tenants goes: its check would wait for
--- whoever has the tenant's row locked, and with it a whole batch.
+-- that left takes the slot back only if nobody else was. Foreign keys of what every claim writes go: the check of one
+-- waits for whoever has the row locked that it names, and with it a whole batch, and costs each row a lock.
 alter table berth.sessions
     add slots    smallint not null default 1,
     add strategy text     not null default 'spread',
@@ -63,6 +63,7 @@ alter table berth.sessions
     add constraint sessions_strategy_known check (strategy in ('spread', 'pack')),
     add constraint sessions_selector_object check (jsonb_typeof(selector) = 'object'),
     drop constraint sessions_tenant_fkey;
+alter table berth.peers drop constraint peers_session_fkey;
 
 -- Serves: when the first of a tenant's ghosts is due, and the oldest of them.
 create index sessions_ghosts on berth.sessions (tenant_id, due_at) where state in ('assigned', 'awaiting_rejoin');
@@ -72,6 +73,7 @@ create index sessions_ghosts on berth.sessions (tenant_id, due_at) where state i
 drop index berth.slots_free_in_region;
 drop index berth.slots_free;
 alter table berth.slots
+    drop constraint slots_session_fkey,
     drop rank,
     add handicap float8 not null default 0;
 alter table berth.slots
@@ -105,7 +107,11 @@ alter table berth.reaper_state drop settled_start;
 drop index berth.slots_free_of_worker;
 drop index berth.slots_free;
 drop index berth.slots_free_in_region;
-alter table berth.slots drop rank, drop handicap;
+alter table berth.slots
+    drop rank, drop handicap,
+    add constraint slots_session_fkey foreign key (session) references berth.sessions (key);
+alter table berth.peers
+    add constraint peers_session_fkey foreign key (session) references berth.sessions (key) on delete cascade;
 alter table berth.slots
     add rank float8 generated always as (ordinal::float8 / greatest(capacity, 1)) stored;
 -- Serves: the least-loaded free slot of a region.

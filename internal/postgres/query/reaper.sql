@@ -30,7 +30,7 @@ select id, instance from berth.workers
 
 -- name: reaper_replaceable
 select * from berth.session_rows
- where state = 'awaiting_rejoin' and on_worker_loss = 'replace' order by key limit $1;
+ where state = 'awaiting_rejoin' and on_worker_loss = 'replace' and key > $2::bigint order by key limit $1::int;
 
 -- name: gap_open
 select berth.open_gap($1::bigint, $2::text, $3::int, $4::text);
@@ -51,3 +51,6 @@ select berth.cordon_late($1::bigint, $2::text, $3::int);
 -- name: worker_mark_lost
 select berth.mark_lost($1::bigint, $2::text, $3::int, $4::text);
 
+
+-- name: fault_purge
+delete from berth.worker_faults where at < clock_timestamp() - $1::interval;

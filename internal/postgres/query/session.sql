@@ -1,8 +1,12 @@
 -- name: session_claim
-select ord, outcome, session_key, peer_id, peer_role, peer_created, quota, ghost_due, at
+select ord, outcome, waiter, session_key, replayed, generation, region, requested_region, worker_id, instance,
+       signaling_url, peer_id, peer_role, peer_created, quota, live, start_rate, start_burst, tokens, wait_seconds,
+       ghost_due, at
   from berth.claim_sessions(
-    $1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::boolean[], $7::text[], $8::text[],
-    $9::boolean[], $10::text[], $11::text[], $12::int[], $13::int[], $14::text[], $15::text, $16::float8, $17::int);
+    $1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::boolean[], $8::text[], $9::text[],
+    $10::boolean[], $11::text[], $12::text[], $13::int[], $14::int[], $15::text[], $16::int[], $17::text[],
+    $18::jsonb[], $19::text[], $20::bytea[], $21::float8[], $22::text, $23::float8, $24::float8, $25::int, $26::int,
+    $27::int);
 
 -- name: session_by_keys
 select * from berth.session_rows where key = any ($1::bigint[]);
@@ -19,7 +23,7 @@ select * from berth.session_rows
  order by key desc limit $5;
 
 -- name: session_release
-select r from berth.release_sessions($1::bigint[], $2::bigint[], $3::text[]) r;
+select ord, outcome from berth.release_sessions($1::bigint[], $2::bigint[], $3::text[], $4::boolean[]);
 
 -- name: session_displace
 select berth.displace_sessions($1::text, $2::int, $3::bigint[], $4::bigint, $5::text, $6::text, $7::float8, $8::int);
@@ -34,7 +38,7 @@ select berth.end_overdue($1::int);
 with old as (
     select key from berth.sessions where state = 'ended' and ended_at < clock_timestamp() - $1::interval
      order by ended_at limit $2::int for update skip locked),
-events as (delete from berth.session_events where session in (select key from old)),
+peers as (delete from berth.peers where session in (select key from old)),
 gone as (delete from berth.sessions where key in (select key from old) returning 1)
 select count(*)::int from gone;
 

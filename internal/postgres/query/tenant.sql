@@ -1,12 +1,11 @@
 -- name: tenant_list
-select id, coalesce(default_region, '') as default_region, max_concurrent_sessions, live_sessions, created_at
-  from berth.tenants where $1::text is null or id = $1 order by id;
+select t.id, coalesce(t.default_region, '') as default_region, t.max_concurrent_sessions,
+       (select sum(l.live_sessions) from berth.tenant_lanes l where l.tenant_id = t.id)::int as live_sessions,
+       t.start_rate, t.start_burst, t.strategy, t.created_at
+  from berth.tenants t where $1::text is null or t.id = $1 order by t.id;
 
 -- name: tenant_set
-insert into berth.tenants (id, default_region, max_concurrent_sessions)
-values ($1, nullif($2, ''), $3)
-on conflict (id) do update
-   set default_region = excluded.default_region, max_concurrent_sessions = excluded.max_concurrent_sessions;
+select berth.set_tenant($1::text, $2::text, $3::int, $4::float8, $5::int, $6::text);
 
 -- name: region_list
 select id, spill, created_at from berth.regions order by id;

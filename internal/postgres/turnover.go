@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+const (
+	// turnoverAge is how long an estimate of turnover is good for.
+	turnoverAge = time.Second
+	// idleHint is the wait suggested when no slot was freed within the last minute.
+	idleHint = 5 * time.Second
+	// longestHint is the longest wait that is suggested.
+	longestHint = 300 * time.Second
+)
+
+// turnover estimates when a refused start is worth another try: each refusal of this process takes a place in an
+// imagined line, which moves by as many places a second as slots were freed lately. Callers who were refused together
+// are thus told to come back one after another, at the pace at which there will be room, behind those who wait.
+type turnover struct {
+	store *Store
+
+	mu      sync.Mutex // guards the rest
+	readAt  time.Time
+	rates   map[string]float64   // slots freed per second by region; "" is all of them
+	waiting map[string]int       // starts in the queue by first region; "" is all of them
+	lines   map[string]imaginary // by region asked for; "" is any
+}
+
+// imaginary is a line that moves by itself.
+type imaginary struct {
+	length float64
+	at     time.Time
+}
+
+// refusal is at_capacity with the wait that is worth it for this start.
+func (t *turnover) refusal(ctx context.Context, start berth.Start) *berth.Refusal {
+	refusal := errAtCapacity()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refresh(ctx)
+	region := start.Region
+	if start.Spill {
+		region = "" // any of several may free the slot
+	}
+	refusal.RetryAfter = t.hint(region, time.Now())
+	return refusal
+}
+
+// hint takes a place in the line of a region.
+func (t *turnover) hint(region string, now time.Time) time.Duration {
+	rate := t.rates[region]
+	line := t.lines[region]
+	line.length = max(0, line.length-rate*now.Sub(line.at).Seconds()) + 1
+	line.at = now
+	t.lines[region] = line
+	if rate <= 0 {
+		return idleHint
+	}
+	ahead := line.length + float64(t.waiting[region])
+	return min(longestHint, max(time.Second, seconds(ahead/rate)))
+}
+
+type turnoverRow struct {
+	Region    string
+	PerSecond float64
+	Waiting   int
+}
+
+// refresh reads the database at most once a second. Without an answer the last estimate stands.
+func (t *turnover) refresh(ctx context.Context) {
+	if time.Since(t.readAt) < turnoverAge {
+		return
+	}
+	t.readAt = time.Now()
+	rows, err := collect[turnoverRow](ctx, t.store, "turnover_read")
+	if err != nil {
+		return
+	}
+	t.rates, t.waiting = map[string]float64{}, map[string]int{}
+	for _, row := range rows {
+		t.rates[row.Region] += row.PerSecond
+		t.waiting[row.Region] += row.Waiting
+		if row.Region != "" {
+			t.rates[""] += row.PerSecond
+			t.waiting[""] += row.Waiting
+		}
+	}
+}
