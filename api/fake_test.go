@@ -23,6 +23,7 @@ type store struct {
 	quota  int          // live sessions of a tenant; 0: no limit
 	polls  atomic.Int64 // of the end of the history
 	reads  atomic.Int64 // of the history
+	keyAge atomic.Int64 // by how many nanoseconds remembered keys are older than they are
 
 	mu         sync.Mutex
 	now        time.Time

@@ -68,6 +68,7 @@ func newRig(t *testing.T, configure func(*Config, *store)) *rig {
 func dependencies(t *testing.T, s *store) Dependencies {
 	t.Helper()
 	log := testkit.Logger(t)
+	clock := func() time.Time { return time.Now().Add(time.Duration(s.keyAge.Load())) }
 	keys := auth.NewKeys(s, log, auth.KeysConfig{})
 	rejoin, err := auth.NewRejoinSigner([][]byte{bytes.Repeat([]byte("r"), auth.RejoinSecretSize)})
 	if err != nil {
@@ -75,7 +76,7 @@ func dependencies(t *testing.T, s *store) Dependencies {
 	}
 	return Dependencies{
 		Placer: s, Sessions: s, Workers: s, Events: s, Capacity: s, Database: s, Waker: s, Refusals: s,
-		Keys: auth.NewAuthenticator(s, auth.AuthenticatorConfig{}), Signer: auth.NewSigner(keys), RejoinTokens: rejoin, SigningKeys: keys, Log: log,
+		Keys: auth.NewAuthenticator(s, auth.AuthenticatorConfig{Now: clock}), Signer: auth.NewSigner(keys), RejoinTokens: rejoin, SigningKeys: keys, Log: log,
 	}
 }
 
