@@ -173,6 +173,8 @@ func apiConfig(
 		Demo:            demo,
 		TURN:            turn(settings.TURN),
 		RejoinHold:      settings.Placement.HoldRejoin,
+		Streams:         settings.Streams.Most,
+		StreamKeepAlive: settings.Streams.KeepAlive,
 		ShutdownDelay:   shutdownDelay(settings),
 		ShutdownTimeout: settings.HTTP.ShutdownTimeout,
 		Metrics:         metrics,

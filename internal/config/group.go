@@ -80,6 +80,12 @@ type Placement struct {
 	HoldRejoin    time.Duration `env:"BERTH_HOLD_REJOIN" default:"5s" min:"100ms" max:"30s"`
 }
 
+// Streams bounds the event streams of an API process.
+type Streams struct {
+	Most      int           `env:"BERTH_STREAMS" default:"256" min:"1" max:"100000"`
+	KeepAlive time.Duration `env:"BERTH_STREAM_KEEPALIVE" default:"15s" min:"1s" max:"5m"`
+}
+
 // Region is the region of the process; empty is none for an API and "default" for a worker.
 type Region struct {
 	Name string `env:"BERTH_REGION" kind:"region"`

@@ -11,6 +11,7 @@ type API struct {
 	Detection Detection
 	Reaper    Reaper
 	Placement Placement
+	Streams   Streams
 	Region    Region
 	Dev       Dev
 }
