@@ -17,7 +17,10 @@ type kind struct {
 }
 
 // problemKinds lists every code in the order of /docs/errors. This is the one mapping from codes to HTTP.
-func problemKinds() []kind {
+func problemKinds() []kind { return append(mistakes(), circumstances()...) }
+
+// mistakes are refused however often they are sent.
+func mistakes() []kind {
 	return []kind{
 		{
 			berth.CodeInvalidArgument, http.StatusBadRequest, false, "The request is not valid",
@@ -69,6 +72,12 @@ func problemKinds() []kind {
 			"A request body is `application/json`, in UTF-8 and without a content coding.",
 			"Send `Content-Type: application/json`.",
 		},
+	}
+}
+
+// circumstances may be others later.
+func circumstances() []kind {
+	return []kind{
 		{
 			berth.CodeConcurrentSessions, http.StatusTooManyRequests, false, "The tenant has as many live sessions as it may",
 			"The tenant's limit on concurrent sessions is reached. Waiting does not help until one of them ends, unless `retryable` is true: then sessions without a connected peer alone would clear it by Retry-After.",

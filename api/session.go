@@ -21,6 +21,9 @@ func (s *service) CreateSession(w http.ResponseWriter, r *http.Request) {
 
 func (s *service) createSession(w http.ResponseWriter, r *http.Request, tenantID string) {
 	start, err := s.readStart(w, r, tenantID)
+	if err == nil && s.draining.Load() {
+		err = stopping() // the caller's next attempt should reach another process
+	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -36,11 +39,8 @@ func (s *service) createSession(w http.ResponseWriter, r *http.Request, tenantID
 	s.answerPlacement(w, r, placement, err)
 }
 
-// place places the session. A process that drains starts nothing: the caller's next attempt should reach another.
+// place places the session. A start that waits leaves the queue when the process stops.
 func (s *service) place(ctx context.Context, start berth.Start) (berth.Placement, error) {
-	if s.draining.Load() {
-		return berth.Placement{}, stopping()
-	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if start.Wait > 0 {

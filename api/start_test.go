@@ -273,7 +273,8 @@ func TestStartAnswersTellTheQuotas(t *testing.T) {
 		"rate, some, refused": {berth.Limits{StartRate: 0.1, StartBurst: 10, Tokens: 3.5}, refused, `"starts";q=10;w=100`, `"starts";r=3`},
 		"slow":                {berth.Limits{StartRate: 1e-300, StartBurst: 1, Tokens: 0}, refused, `"starts";q=1;w=999999999999999`, `"starts";r=0;t=999999999999999`},
 		"both": {
-			berth.Limits{MaxConcurrent: new(5), Live: 5, StartRate: 3, StartBurst: 10, Tokens: 0}, nil,
+			berth.Limits{MaxConcurrent: new(5), Live: 5, StartRate: 3, StartBurst: 10, Tokens: 0},
+			nil,
 			`"concurrent_sessions";q=5, "starts";q=10;w=4`, `"concurrent_sessions";r=0, "starts";r=0;t=1`,
 		},
 	} {

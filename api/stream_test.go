@@ -44,7 +44,7 @@ func (r *rig) listen(path, key, last string) *listener {
 	if last != "" {
 		request.Header.Set("Last-Event-ID", last)
 	}
-	response, err := r.client.Do(request)
+	response, err := r.client.Do(request) //nolint:bodyclose // close does
 	if err != nil {
 		r.t.Fatalf("%s: %v", path, err)
 	}
