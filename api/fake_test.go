@@ -42,6 +42,7 @@ type store struct {
 	fail       error         // what every call returns
 	block      chan struct{} // what every Place waits for
 	entered    chan struct{} // gets one element as a Place begins to wait
+	afterRead  chan func()   // what the next reads of the history do before they return
 }
 
 // remembered is what an Idempotency-Key made.
@@ -69,6 +70,7 @@ func newStore() *store {
 	s := &store{
 		now: time.Date(2026, 1, 5, 10, 0, 0, 123456000, time.UTC), generation: 100, keys: map[string]auth.KeyRecord{},
 		entered: make(chan struct{}, 100), remembered: map[string]remembered{},
+		afterRead: make(chan func(), 1),
 	}
 	for _, id := range []string{"w-1", "w-2"} {
 		s.workers = append(s.workers, berth.Worker{
@@ -289,6 +291,13 @@ func (s *store) Events(ctx context.Context, filter berth.EventFilter) ([]berth.E
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer func() {
+		select {
+		case then := <-s.afterRead:
+			then()
+		default:
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var page []berth.Event

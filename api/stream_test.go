@@ -479,6 +479,27 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 	})
 }
 
+func TestEventBetweenAReadAndTheSleepIsNotMissed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config, _ *store) { c.StreamPoll = time.Hour }) // looks are ours
+	r.place(`{"id":"s-1"}`)
+	w := r.server.service.watcher
+	for _, path := range []string{"/v1/events", "/v1/sessions/s-1/events"} {
+		l := r.listen(path, r.tenant, formatPosition(r.store.history[len(r.store.history)-1].Position))
+		r.store.afterRead <- func() { // the stream's own position would be past it
+			r.store.happen("t-1", "s-1", "active")
+			w.look(t.Context())
+		}
+		r.store.happen("t-1", "s-1", "peer_connected")
+		w.look(t.Context())
+		// The stream may be at its first read or at its next: one event comes during it either way.
+		if got := l.names(2); !strings.Contains(got, "peer_connected s-1") || !strings.Contains(got, "active s-1") {
+			t.Errorf("%s: %s", path, got)
+		}
+		l.close()
+	}
+}
+
 func TestStreamsMissNothingAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, quick)
