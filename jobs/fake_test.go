@@ -34,6 +34,9 @@ type fakeStore struct {
 	unfinished []string // workers
 	drains     []string
 	overdue    int
+	suspicions []berth.Suspicion
+	warmed     int      // calls
+	judged     []string // by what
 }
 
 func newFakeStore() *fakeStore { return &fakeStore{workers: map[string]*fakeWorker{}} }
@@ -194,6 +197,20 @@ func (f *fakeStore) ReplaceLost(context.Context, int) (int, error) {
 	defer leave()
 	f.record("replace")
 	return 0, err
+}
+
+func (f *fakeStore) WarmWorkers(context.Context) error {
+	leave, err := f.enter("WarmWorkers")
+	defer leave()
+	f.warmed++
+	return err
+}
+
+func (f *fakeStore) JudgeWorkers(_ context.Context, window time.Duration, least int) ([]berth.Suspicion, error) {
+	leave, err := f.enter("JudgeWorkers")
+	defer leave()
+	f.judged = append(f.judged, fmt.Sprint(window, " ", least))
+	return f.suspicions, err
 }
 
 func (f *fakeStore) EndOverdue(_ context.Context, limit int) (int, error) {

@@ -38,6 +38,7 @@ type ReaperStore interface {
 	Look(ctx context.Context, tick int64) ([]berth.Sighting, error)
 	Verdicts
 	Overdue
+	Pacing
 }
 
 // Verdicts are the reaper's writes about workers.
@@ -71,10 +72,11 @@ type Reaper struct {
 	logger    *slog.Logger
 	metrics   *reaperMetrics
 
-	wake   chan struct{}
-	mu     sync.Mutex // guards cancel
-	cancel context.CancelFunc
-	loop   sync.WaitGroup
+	wake     chan struct{}
+	mu       sync.Mutex // guards cancel and judgedAt
+	cancel   context.CancelFunc
+	judgedAt time.Time
+	loop     sync.WaitGroup
 }
 
 // NewReaper makes a reaper and registers its metrics. Zero numbers of detection are not defaulted: start from
@@ -266,7 +268,7 @@ func (r *Reaper) displace(ctx context.Context, s berth.Sighting, move displacer)
 }
 
 // finish does what does not wait for a verdict: what an earlier tick left, drains past their deadline, sessions that
-// want another worker at once, and overdue deadlines.
+// want another worker at once, overdue deadlines, and how much load workers are given.
 func (r *Reaper) finish(ctx context.Context) error {
 	unfinished, err := r.store.Unfinished(ctx)
 	if err != nil {
@@ -289,7 +291,10 @@ func (r *Reaper) finish(ctx context.Context) error {
 	if _, err := r.store.ReplaceLost(ctx, chunk); err != nil {
 		return fmt.Errorf("replace lost sessions: %w", err)
 	}
-	return r.endOverdue(ctx)
+	if err := r.endOverdue(ctx); err != nil {
+		return err
+	}
+	return r.pace(ctx)
 }
 
 func (r *Reaper) endOverdue(ctx context.Context) error {

@@ -221,7 +221,7 @@ func TestStepThatFailsFailsTheTick(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{
 		"BeginTick", "Look", "OpenGap", "MarkLost", "DisplaceLost", "Unfinished", "OverdueDrains", "DisplaceDrained",
-		"ReplaceLost", "EndOverdue",
+		"ReplaceLost", "EndOverdue", "WarmWorkers", "JudgeWorkers",
 	} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ const (
 	MaxIDLength     = 128
 	MaxRegionLength = 32
 	MaxLabelLength  = 63 // of a label's name, and of its value
+	MaxWorkerLabels = 16
 )
 
 var (

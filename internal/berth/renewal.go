@@ -16,6 +16,7 @@ type Registration struct {
 	SignalingURL string
 	ControlURL   string
 	Version      string
+	Labels       map[string]string // what selectors ask for; nil: none
 	Lease        time.Duration
 }
 

@@ -21,6 +21,13 @@ type Tick struct {
 	Blind  bool // the last look is too old, or was at another server: nothing remembered counts
 }
 
+// Suspicion is a change of opinion about a worker, by the sessions that nobody reached on it or that were gone soon.
+type Suspicion struct {
+	WorkerID string
+	Suspect  bool // false: it is cleared
+	Faults   int
+}
+
 // Detection holds the numbers of failure detection.
 type Detection struct {
 	ConfirmDelay time.Duration // between the first sign and the look for other evidence

@@ -201,6 +201,25 @@ func (s *Store) ReplaceLost(ctx context.Context, limit int) (int, error) {
 	return placed, errors.Join(failures...)
 }
 
+// WarmWorkers opens more slots of the workers that start slowly.
+func (s *Store) WarmWorkers(ctx context.Context) error { return s.exec(ctx, "worker_warm") }
+
+// JudgeWorkers finds workers that serve badly, and those that no longer do: at least so many faults within window, and a
+// rate of them above three times the median. It returns what changed.
+func (s *Store) JudgeWorkers(ctx context.Context, window time.Duration, least int) ([]berth.Suspicion, error) {
+	type suspicionRow struct {
+		WorkerID string
+		Suspect  bool
+		Faults   int
+	}
+	rows, err := collect[suspicionRow](ctx, s, "worker_judge", window, least)
+	verdicts := make([]berth.Suspicion, 0, len(rows))
+	for _, row := range rows {
+		verdicts = append(verdicts, berth.Suspicion(row))
+	}
+	return verdicts, err
+}
+
 // Violations reads up to limit invariants that do not hold. There should be none.
 func (s *Store) Violations(ctx context.Context, limit int) ([]berth.Violation, error) {
 	type violationRow struct {

@@ -30,7 +30,7 @@ func (s *Store) NextInstance(ctx context.Context) (berth.Instance, error) {
 // again later. berth.ErrStale: a newer instance has the id, or this one was declared lost or left.
 func (s *Store) Register(ctx context.Context, r berth.Registration) (held bool, err error) {
 	outcome, err := value[string](ctx, s, "worker_register", r.WorkerID, int32(r.Instance), r.Region, r.Capacity,
-		r.SignalingURL, r.ControlURL, r.Version, r.Lease.Seconds())
+		r.SignalingURL, r.ControlURL, r.Version, r.Lease.Seconds(), labelsOf(r.Labels))
 	if err != nil {
 		return false, err
 	}
@@ -46,7 +46,16 @@ func (s *Store) Register(ctx context.Context, r berth.Registration) (held bool, 
 	}
 }
 
-// Open displaces what older instances of the worker owned, makes its slots and opens it for claims.
+// labelsOf is never null, since the column is not.
+func labelsOf(labels map[string]string) map[string]string {
+	if labels == nil {
+		return map[string]string{}
+	}
+	return labels
+}
+
+// Open displaces what older instances of the worker owned, makes its slots and opens it for claims: slowly, for as long as
+// Config.SlowStart says, if other workers of its region bear the load meanwhile.
 func (s *Store) Open(ctx context.Context, workerID string, instance berth.Instance) error {
 	err := s.displaceAll(ctx, displacement{
 		workerID: workerID, below: instance, cause: causeNewerInstance, ended: berth.EndedWorkerLost,
@@ -54,7 +63,7 @@ func (s *Store) Open(ctx context.Context, workerID string, instance berth.Instan
 	if err != nil {
 		return err
 	}
-	return s.current(ctx, "worker_open", workerID, int32(instance))
+	return s.current(ctx, "worker_open", workerID, int32(instance), s.config.SlowStart.Seconds())
 }
 
 // current runs a query that answers false when its worker instance is history.

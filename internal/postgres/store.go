@@ -36,6 +36,8 @@ type Config struct {
 	ConnectWindow time.Duration
 	// RejoinWindow is how long a session that lost its worker waits for a peer. Zero: one minute.
 	RejoinWindow time.Duration
+	// SlowStart is how long a worker takes to open all its slots to the first choice. Zero: it does so at once.
+	SlowStart time.Duration
 	// Keepalive bounds how long Postgres believes in the presence of a host that vanished.
 	Keepalive Keepalive
 }

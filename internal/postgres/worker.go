@@ -18,6 +18,8 @@ type workerRow struct {
 	SignalingURL   string
 	ControlURL     string
 	Version        string
+	Labels         map[string]string
+	SuspectReason  *string
 	RegisteredAt   time.Time
 	DrainDeadline  *time.Time
 	RenewedAt      *time.Time
@@ -36,6 +38,8 @@ func (r workerRow) worker() berth.Worker {
 		SignalingURL:   r.SignalingURL,
 		ControlURL:     r.ControlURL,
 		Version:        r.Version,
+		Labels:         r.Labels,
+		SuspectReason:  deref(r.SuspectReason),
 		RegisteredAt:   r.RegisteredAt,
 		DrainDeadline:  deref(r.DrainDeadline),
 		RenewedAt:      deref(r.RenewedAt),

@@ -105,8 +105,7 @@ begin
 end
 $$;
 
-
--- warm_workers opens more slots of the workers that start slowly, one worker at a time, and returns how many do.
+-- warm_workers opens more slots of the workers that start slowly, and returns how many workers still do.
 create function berth.warm_workers() returns int
 language plpgsql as $$
 declare
@@ -114,17 +113,40 @@ declare
     v_count int := 0;
 begin
     for v_id in select id from berth.workers where slow_start_until is not null order by num for no key update skip locked loop
-        update berth.workers set slow_start_until = null where id = v_id and slow_start_until <= clock_timestamp();
-        perform berth.set_handicaps(v_id);
+        if berth.set_handicaps(v_id) then
+            update berth.workers set slow_start_until = null where id = v_id and slow_start_until <= clock_timestamp();
+            continue when found;
+        end if;
         v_count := v_count + 1;
     end loop;
     return v_count;
 end
 $$;
 
+-- fault_rates says for each ready worker how many of its sessions were faults within p_window, and what part that is of
+-- those it has and of those that ended lately. It looks at no more than the last 5000 ends. A worker that had no sessions
+-- says nothing and is left out.
+create function berth.fault_rates(p_window interval)
+returns table (worker_id text, faults int, rate float8)
+language sql stable as $$
+    with ended as (
+        select e.last_worker_id as worker_id, e.ended_at from berth.sessions e
+         where e.state = 'ended' and e.ended_at > clock_timestamp() - p_window
+         order by e.ended_at desc limit 5000),
+    span as (select coalesce(min(ended_at), clock_timestamp()) as since from ended),
+    counts as (
+        select w.id, (select count(*) from berth.worker_faults f, span
+                       where f.worker_id = w.id and f.instance = w.instance and f.at >= span.since - interval '1 s') as faults,
+               (select count(*) from berth.slots s where s.worker_id = w.id and s.session is not null and s.part = 0)
+             + (select count(*) from ended e where e.worker_id = w.id) as sessions
+          from berth.workers w where w.state = 'ready')
+    select c.id, c.faults::int, c.faults::float8 / greatest(c.sessions, c.faults) from counts c where c.sessions + c.faults > 0
+$$;
+
 -- judge_workers finds workers whose sessions are reached too rarely or die too soon: at least p_least faults within
--- p_window, and more than three times the median of faults per slot among the ready workers of all regions. Such a
--- worker is a soft cordon: it gets sessions when nothing else is free. It is lifted once the faults are few again.
+-- p_window, and a rate of them that is more than three times the median of the ready workers that had sessions. Such a
+-- worker is a soft cordon: it gets sessions when nothing else is free. It is lifted once the faults are few again. The
+-- median is the lower one, so that of two workers one can stand out.
 create function berth.judge_workers(p_window interval, p_least int)
 returns table (worker_id text, suspect boolean, faults int)
 language plpgsql as $$
@@ -132,25 +154,37 @@ language plpgsql as $$
 declare
     v_worker record;
 begin
+    -- Most of the time there is nobody to suspect, and that is found out by index.
+    if not exists (select from berth.workers where suspect_reason is not null)
+       and not exists (select from berth.worker_faults f where f.at > clock_timestamp() - p_window
+                        group by f.worker_id having count(*) >= p_least) then
+        return;
+    end if;
     for v_worker in
-        with rates as (
-            select w.id, w.num, w.suspect_reason, count(f.id)::int as faults, count(f.id)::float8 / greatest(w.capacity, 1) as rate
-              from berth.workers w
-              left join berth.worker_faults f
-                     on f.worker_id = w.id and f.instance = w.instance and f.at > clock_timestamp() - p_window
-             where w.state = 'ready' group by w.id),
-        middle as (select percentile_cont(0.5) within group (order by rate) as rate, count(*) as workers from rates)
-        select r.id, r.faults, r.faults >= p_least and m.workers > 1 and r.rate > 3 * m.rate as suspect
-          from rates r, middle m
-         where (r.suspect_reason is not null) <> (r.faults >= p_least and m.workers > 1 and r.rate > 3 * m.rate)
-         order by r.num
+        with rates as (select r.* from berth.fault_rates(p_window) r),
+        middle as (select percentile_disc(0.5) within group (order by rate) as rate, count(*) as workers from rates)
+        select w.id, w.suspect_reason, coalesce(r.faults, 0) as faults, 
+               coalesce(r.faults >= p_least and m.workers > 1 and r.rate > 3 * m.rate, false) as suspect
+          from berth.workers w
+          left join rates r on r.worker_id = w.id
+         cross join middle m
+         where w.suspect_reason is not null or r.faults >= p_least
+         order by w.num
     loop
         perform from berth.workers where id = v_worker.id for no key update skip locked;
         continue when not found;
+        if v_worker.suspect = (v_worker.suspect_reason is not null) then
+            perform berth.set_handicaps(v_worker.id); -- slots that were locked the last time
+            continue;
+        end if;
         update berth.workers
            set suspect_reason = case when v_worker.suspect then format('%s sessions lost early', v_worker.faults) end
          where id = v_worker.id;
-        perform berth.set_handicaps(v_worker.id);
+        if not berth.set_handicaps(v_worker.id) and not v_worker.suspect then
+            -- Lifted only as a whole, since nobody comes back for the rest.
+            update berth.workers set suspect_reason = v_worker.suspect_reason where id = v_worker.id;
+            continue;
+        end if;
         return query select v_worker.id, v_worker.suspect, v_worker.faults;
     end loop;
 end

@@ -37,19 +37,35 @@ $$;
 
 -- set_handicaps puts slots of a worker behind those of others while it starts slowly or is suspect. A slow start opens
 -- its slots to the first choice in proportion to the time that passed; the others are taken when nothing else is free.
--- The caller holds the worker's row.
-create function berth.set_handicaps(p_worker text) returns void
-language sql as $$
-    update berth.slots s set handicap = h.handicap
-      from berth.workers w
-     cross join lateral (
-           select case when w.slow_start_until > clock_timestamp() then
-               greatest(1, ceil(w.capacity * extract(epoch from clock_timestamp() - w.ready_at)
-                                / extract(epoch from w.slow_start_until - w.ready_at))) else w.capacity end as warm) a
-     cross join lateral (
-           select n as ordinal, case when w.suspect_reason is not null then 2 when n > a.warm then 1 else 0 end as handicap
-             from generate_series(1, w.capacity) n) h
-     where w.id = p_worker and s.worker_id = w.id and s.ordinal = h.ordinal and s.handicap <> h.handicap
+-- Slots that claims have locked are passed over, since nobody may wait for a slot: false says that some were, so call it
+-- again later. The caller holds the worker's row.
+create function berth.set_handicaps(p_worker text) returns boolean
+language plpgsql as $$
+declare
+    v_worker  berth.workers;
+    v_now     constant timestamptz := clock_timestamp();
+    v_warm    int;
+    v_suspect float8;
+begin
+    select * into strict v_worker from berth.workers where id = p_worker;
+    v_warm := case when v_worker.slow_start_until > v_now then
+        greatest(1, ceil(v_worker.capacity * extract(epoch from v_now - v_worker.ready_at)
+                         / extract(epoch from v_worker.slow_start_until - v_worker.ready_at)))
+        else v_worker.capacity end;
+    v_suspect := case when v_worker.suspect_reason is not null then 2 else 0 end;
+    with astray as (
+        select s.worker_id, s.ordinal from berth.slots s
+         where s.worker_id = p_worker
+           and s.handicap <> greatest(v_suspect, case when s.ordinal > v_warm then 1 else 0 end)
+           for no key update skip locked)
+    update berth.slots s
+       set handicap = greatest(v_suspect, case when s.ordinal > v_warm then 1 else 0 end)
+      from astray a where s.worker_id = a.worker_id and s.ordinal = a.ordinal;
+    return not exists (
+        select from berth.slots s
+         where s.worker_id = p_worker
+           and s.handicap <> greatest(v_suspect, case when s.ordinal > v_warm then 1 else 0 end));
+end
 $$;
 
 -- register_worker introduces an instance whose presence lock the caller holds. It answers
@@ -115,7 +131,8 @@ begin
        set state = 'ready', ready_at = v_now,
            slow_start_until = case when p_slow_start_seconds > 0 and exists (
                select from berth.workers o
-                where o.region = w.region and o.id <> w.id and o.state = 'ready' and o.ready_at <= v_now - v_slow)
+                where o.region = w.region and o.id <> w.id and o.state = 'ready' and o.cordoned_reason is null
+                  and coalesce(o.ready_at, o.registered_at) <= v_now - v_slow)
                then v_now + v_slow end
      where w.id = p_id and w.state = 'starting';
     perform berth.set_open(p_id);

@@ -54,3 +54,9 @@ select berth.mark_lost($1::bigint, $2::text, $3::int, $4::text);
 
 -- name: fault_purge
 delete from berth.worker_faults where at < clock_timestamp() - $1::interval;
+
+-- name: worker_warm
+select berth.warm_workers();
+
+-- name: worker_judge
+select worker_id, suspect, faults from berth.judge_workers($1::interval, $2::int);

@@ -1,7 +1,7 @@
 -- name: worker_list
 select w.id, w.instance, w.region, w.state, w.cordoned_reason, w.capacity,
        (select count(*) from berth.slots s where s.worker_id = w.id and s.session is not null)::int as used,
-       w.signaling_url, w.control_url, w.version, w.registered_at, w.drain_deadline, l.renewed_at,
+       w.signaling_url, w.control_url, w.version, w.labels, w.suspect_reason, w.registered_at, w.drain_deadline, l.renewed_at,
        l.expires_at as lease_expires_at
   from berth.workers w
   left join berth.worker_leases l on l.worker_id = w.id and l.instance = w.instance
@@ -12,10 +12,11 @@ select w.id, w.instance, w.region, w.state, w.cordoned_reason, w.capacity,
 select nextval('berth.instance_seq')::int;
 
 -- name: worker_register
-select berth.register_worker($1::text, $2::int, $3::text, $4::int, $5::text, $6::text, $7::text, $8::float8);
+select berth.register_worker($1::text, $2::int, $3::text, $4::int, $5::text, $6::text, $7::text, $8::float8,
+                             $9::jsonb);
 
 -- name: worker_open
-select berth.open_worker($1::text, $2::int);
+select berth.open_worker($1::text, $2::int, $3::float8);
 
 -- name: worker_renew
 select verdict, state, drain_deadline, matched, at, expires_at
