@@ -18,12 +18,13 @@ import (
 // Config describes a worker. WorkerID, Capacity and the two URLs are required; the zero value of any other field
 // means its default.
 type Config struct {
-	WorkerID     string // stable over restarts; see berth.ValidID
-	Region       string // empty: none
-	Capacity     int    // slots
-	Version      string // of the binary, for people
-	SignalingURL string // what clients connect to: ws://host:port/rtc
-	ControlURL   string // internal base URL of the control listener
+	WorkerID     string            // stable over restarts; see berth.ValidID
+	Region       string            // empty: none
+	Capacity     int               // slots
+	Version      string            // of the binary, for people
+	Labels       map[string]string // what selectors ask for; see berth.ValidLabelName
+	SignalingURL string            // what clients connect to: ws://host:port/rtc
+	ControlURL   string            // internal base URL of the control listener
 
 	RenewInterval time.Duration // between renewals; default 2s
 	Lease         time.Duration // default 6s
@@ -64,12 +65,24 @@ func (c Config) validate() error {
 		return errors.New("region is not valid: use 1 to 32 of a-z 0-9 -, starting with a letter or digit")
 	case c.Capacity < 1 || c.Capacity > berth.MaxWorkerSlots:
 		return fmt.Errorf("capacity must be 1 to %d slots", berth.MaxWorkerSlots)
+	case len(c.Labels) > berth.MaxWorkerLabels || !validLabels(c.Labels):
+		return fmt.Errorf("labels are not valid: give at most %d, with names and values of 1 to %d letters, digits or . _ / -",
+			berth.MaxWorkerLabels, berth.MaxLabelLength)
 	case c.SignalingURL == "" || c.ControlURL == "":
 		return errors.New("signaling url and control url are required")
 	case 2*c.RenewInterval >= c.Lease:
 		return errors.New("renew interval must be less than half the lease, so that one renewal may fail")
 	}
 	return nil
+}
+
+func validLabels(labels map[string]string) bool {
+	for name, value := range labels {
+		if !berth.ValidLabelName(name) || !berth.ValidLabelValue(value) {
+			return false
+		}
+	}
+	return true
 }
 
 // Deps are the parts that a worker needs. All are required.

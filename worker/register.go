@@ -93,7 +93,7 @@ func (k *keeper) introduce(ctx context.Context, instance berth.Instance, presenc
 	registration := berth.Registration{
 		WorkerID: k.config.WorkerID, Instance: instance, Region: k.config.Region, Capacity: k.config.Capacity,
 		SignalingURL: k.config.SignalingURL, ControlURL: k.config.ControlURL, Version: k.config.Version,
-		Lease: k.config.Lease,
+		Labels: k.config.Labels, Lease: k.config.Lease,
 	}
 	for waited := false; ; waited = true {
 		from := k.config.Now()

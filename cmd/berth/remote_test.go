@@ -37,7 +37,7 @@ func newSite(t *testing.T) *site {
 			t.Errorf("stop the API: %v", err)
 		}
 	})
-	workerSettings := settings[config.Worker](t, "BERTH_DATABASE_URL="+database.URL, "BERTH_WORKER_ID=w-1", "BERTH_WORKER_SLOTS=4",
+	workerSettings := settings[config.Worker](t, "BERTH_DATABASE_URL="+database.URL, "BERTH_WORKER_ID=w-1", "BERTH_WORKER_SLOTS=4", "BERTH_WORKER_LABELS=zone=b,gpu=a10",
 		"BERTH_SIGNALING_LISTEN=127.0.0.1:0", "BERTH_CONTROL_LISTEN=127.0.0.1:0", "BERTH_MEDIA_LISTEN=127.0.0.1:0", "BERTH_DRAIN_DEADLINE=1s")
 	worker, err := startWorker(t.Context(), workerSettings, logger)
 	if err != nil {
@@ -135,7 +135,7 @@ func TestWorkerCommandsListAndDrain(t *testing.T) {
 		}
 		return rows[0]
 	}
-	if row := state(); row["STATE"] != "ready" || row["USED"] != "0" || row["CORDONED"] != "-" {
+	if row := state(); row["STATE"] != "ready" || row["USED"] != "0" || row["CORDONED"] != "-" || row["LABELS"] != "gpu=a10,zone=b" {
 		t.Errorf("before: %v", row)
 	}
 	if said := operator.prints(t, "worker", "drain", "w-1", "--deadline", "90m"); !strings.HasPrefix(said, "w-1 is draining: 0 of 4 slots used, sessions move by ") {

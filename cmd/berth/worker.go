@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,6 +132,7 @@ func workerStoreConfig(settings config.Worker) postgres.Config {
 		Name:         "berth worker " + settings.Identity.WorkerID,
 		PoolSize:     settings.Pool.Size,
 		RejoinWindow: settings.Detection.RejoinWindow,
+		SlowStart:    settings.Identity.SlowStart,
 		Keepalive: postgres.Keepalive{
 			Idle:        settings.Presence.KeepaliveIdle,
 			Interval:    settings.Presence.KeepaliveInterval,
@@ -144,6 +148,7 @@ func workerConfig(settings config.Worker, deps worker.Deps) worker.Config {
 		Region:        cmp.Or(settings.Region.Name, defaultRegion),
 		Capacity:      settings.Identity.Slots,
 		Version:       version,
+		Labels:        settings.Identity.LabelMap(),
 		SignalingURL:  cmp.Or(settings.Signaling.URL, "ws://"+deps.SignalingListener.Addr().String()+"/rtc"),
 		ControlURL:    cmp.Or(settings.Control.URL, "http://"+deps.ControlListener.Addr().String()),
 		RenewInterval: settings.Renewal.Interval,
@@ -210,12 +215,30 @@ func workerListCommand() *cobra.Command {
 	return command
 }
 
+// joinLabels writes labels as BERTH_WORKER_LABELS takes them.
+func joinLabels(labels map[string]string) string {
+	words := make([]string, 0, len(labels))
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		words = append(words, name+"="+labels[name])
+	}
+	return strings.Join(words, ",")
+}
+
+// cordon says why a worker gets no sessions, or only when nothing else is free.
+func cordon(w *berthsdk.Worker) string {
+	if w.CordonedReason == "" && w.SuspectReason != "" {
+		return "last choice: " + w.SuspectReason
+	}
+	return cmp.Or(w.CordonedReason, "-")
+}
+
 func workerListing(workers []*berthsdk.Worker) listing {
-	list := listing{header: []string{"ID", "INSTANCE", "REGION", "STATE", "USED", "SLOTS", "CORDONED"}, values: append([]*berthsdk.Worker{}, workers...)}
+	list := listing{header: []string{"ID", "INSTANCE", "REGION", "STATE", "USED", "SLOTS", "LABELS", "CORDONED"}, values: append([]*berthsdk.Worker{}, workers...)}
 	for _, w := range workers {
 		list.rows = append(list.rows, []string{
 			w.ID, strconv.FormatInt(w.Instance, 10), w.Region, w.State,
-			strconv.Itoa(w.Used), strconv.Itoa(w.Capacity), cmp.Or(w.CordonedReason, "-"),
+			strconv.Itoa(w.Used), strconv.Itoa(w.Capacity), cmp.Or(joinLabels(w.Labels), "-"),
+			cordon(w),
 		})
 	}
 	return list

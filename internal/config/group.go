@@ -92,10 +92,12 @@ type Region struct {
 }
 
 // Identity is how a worker is known and how much it carries. An empty WorkerID becomes
-// the host name.
+// the host name. Labels are written "name=value"; see [Identity.LabelMap].
 type Identity struct {
 	WorkerID      string        `env:"BERTH_WORKER_ID" kind:"id" required:"true" fallback:"the host name"`
 	Slots         int           `env:"BERTH_WORKER_SLOTS" default:"8" min:"1" max:"10000"`
+	Labels        []string      `env:"BERTH_WORKER_LABELS" kind:"label"`
+	SlowStart     time.Duration `env:"BERTH_SLOW_START" default:"30s" min:"0s" max:"10m"`
 	DrainDeadline time.Duration `env:"BERTH_DRAIN_DEADLINE" default:"60s" min:"1s" max:"24h"`
 }
 

@@ -32,6 +32,7 @@ const (
 	kindOrigin      kind = "origin"
 	kindID          kind = "id"
 	kindRegion      kind = "region"
+	kindLabel       kind = "label"
 	kindSecret      kind = "secret"
 	kindDirectory   kind = "directory"
 )
@@ -102,6 +103,7 @@ func (k kind) want() string {
 		kindOrigin:      "an exact origin as browsers send it, such as https://app.example.com",
 		kindID:          "an id: a letter or digit, then up to 127 letters, digits or . _ ~ -",
 		kindRegion:      "a region: a lower-case letter or digit, then up to 31 of these or -",
+		kindLabel:       "a label such as gpu=a10: a name and a value, each a letter or digit, then up to 62 letters, digits or . _ / -",
 		kindSecret:      "a secret without white space",
 		kindDirectory:   "an absolute path of a directory, such as /usr/lib/postgresql/17/bin",
 	}[k]
@@ -126,6 +128,8 @@ func (k kind) accepts(item string) bool {
 		return berth.ValidID(item)
 	case kindRegion:
 		return berth.ValidRegion(item)
+	case kindLabel:
+		return isLabel(item)
 	case kindDirectory:
 		return filepath.IsAbs(item)
 	case kindSecret, kindTURNSecrets:
@@ -148,6 +152,12 @@ func isAddress(item string) bool {
 		return true
 	}
 	return host == "" || hostForm.MatchString(host)
+}
+
+// isLabel accepts "name=value".
+func isLabel(item string) bool {
+	name, value, _ := strings.Cut(item, "=")
+	return berth.ValidLabelName(name) && berth.ValidLabelValue(value)
 }
 
 // isURL accepts a URL to which paths or a query can be appended.

@@ -40,8 +40,11 @@ func meaning(name string) string {
 		"BERTH_REGION": "API: region of sessions that ask for none and whose tenant has no default; empty: any. " +
 			"Worker: region of its slots; empty: `default`.",
 
-		"BERTH_WORKER_ID":      "Stable name of the worker, unique in the database.",
-		"BERTH_WORKER_SLOTS":   "How many media sessions the worker carries at once.",
+		"BERTH_WORKER_ID":     "Stable name of the worker, unique in the database.",
+		"BERTH_WORKER_SLOTS":  "How many media sessions the worker carries at once.",
+		"BERTH_WORKER_LABELS": "What a start can ask for with `selector`, such as `gpu=a10,zone=b`. At most 16, each name once.",
+		"BERTH_SLOW_START": "How long a new worker takes to get its full share of starts, if others of its region bear the load meanwhile: its slots " +
+			"become first choice one by one. Nobody is refused for it. `0s`: at once.",
 		"BERTH_DRAIN_DEADLINE": "How long sessions may go on after SIGTERM before they are moved or ended.",
 
 		"BERTH_SIGNALING_LISTEN": "Listening address for clients: `/rtc`, and health checks of balancers.",

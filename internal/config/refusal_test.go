@@ -251,3 +251,35 @@ func TestAHandMadeStructIsValidatedToo(t *testing.T) {
 		t.Error("nothing was loaded")
 	}
 }
+
+func TestWorkerLabelsAreNamesWithOneValueEach(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load[config.Worker](workerEnv("BERTH_WORKER_LABELS=gpu=a10, zone=eu/west-1.b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"gpu": "a10", "zone": "eu/west-1.b"}
+	if got := cfg.Identity.LabelMap(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	long := strings.Repeat("x", 64)
+	for _, value := range []string{
+		"gpu", "gpu=", "=a10", "gpu=a10,", "gpu=a=b", "gpu:a10", "g pu=a", "-gpu=a", "gpu=/a", long + "=a", "gpu=" + long, "gpü=a",
+		"gpu=a10,gpu=a10", "gpu=a10,gpu=l4", "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1,j=1,k=1,l=1,m=1,n=1,o=1,p=1,q=1",
+	} {
+		_, err := config.Load[config.Worker](workerEnv("BERTH_WORKER_LABELS=" + value))
+		wantProblems(t, err, "BERTH_WORKER_LABELS")
+	}
+}
+
+func TestSlowStartMayBeOff(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{"0s": "0s", "10m": "10m0s", "500ms": "500ms"} {
+		cfg, err := config.Load[config.Worker](workerEnv("BERTH_SLOW_START=" + value))
+		if err != nil || cfg.Identity.SlowStart.String() != want {
+			t.Errorf("%s: got %v, %v", value, cfg.Identity.SlowStart, err)
+		}
+	}
+	_, err := config.Load[config.Worker](workerEnv("BERTH_SLOW_START=11m"))
+	wantProblems(t, err, "BERTH_SLOW_START")
+}

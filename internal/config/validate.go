@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berthdev/berth/internal/berth"
 )
 
 // Validate reports everything that is wrong: ranges, formats and rules between variables. The
@@ -128,6 +130,7 @@ func (c *API) rules(p *problems) {
 }
 
 func (c *Worker) rules(p *problems) {
+	c.Identity.rules(p)
 	c.TURN.rules(p)
 	c.Renewal.rules(p, c.Detection.Lease)
 	derivable(p, "BERTH_SIGNALING_URL", c.Signaling.URL, "BERTH_SIGNALING_LISTEN", c.Signaling.Listen)
@@ -152,6 +155,19 @@ func (t TURN) rules(p *problems) {
 		p.add("BERTH_TURN_SECRETS", "is not set, but BERTH_TURN_URLS names a relay", "give "+kindTURNSecrets.want())
 	case relays == 0 && len(t.Secrets) > 0:
 		p.add("BERTH_TURN_URLS", "names no relay, but BERTH_TURN_SECRETS is set", "give a turn: or turns: URL, or unset the secrets")
+	}
+}
+
+// rules keeps labels few, and each name to one value.
+func (i Identity) rules(p *problems) {
+	if p.has("BERTH_WORKER_LABELS") {
+		return
+	}
+	switch {
+	case len(i.Labels) > berth.MaxWorkerLabels:
+		p.add("BERTH_WORKER_LABELS", "has more than "+strconv.Itoa(berth.MaxWorkerLabels)+" labels", "leave out what no selector asks for")
+	case len(i.LabelMap()) < len(i.Labels):
+		p.add("BERTH_WORKER_LABELS", "has two labels of one name", "give each name once")
 	}
 }
 

@@ -74,6 +74,16 @@ func (a Announce) String() string {
 	}
 }
 
+// LabelMap returns the labels by name. They must have been validated.
+func (i Identity) LabelMap() map[string]string {
+	labels := make(map[string]string, len(i.Labels))
+	for _, label := range i.Labels {
+		name, value, _ := strings.Cut(label, "=")
+		labels[name] = value
+	}
+	return labels
+}
+
 // isDecimal accepts what people mean by a whole number: 0, or digits without a leading zero.
 func isDecimal(text string) bool {
 	if text == "" || (text[0] == '0' && text != "0") {

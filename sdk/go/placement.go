@@ -102,19 +102,21 @@ type SessionPeer struct {
 
 // Worker is a worker as an operator sees it. A time that does not apply is zero.
 type Worker struct {
-	ID             string    `json:"id"`
-	Instance       int64     `json:"instance"` // new at every start
-	Region         string    `json:"region,omitzero"`
-	State          string    `json:"state"` // starting, ready, draining, gone or lost
-	CordonedReason string    `json:"cordoned_reason,omitzero"`
-	Capacity       int       `json:"capacity"` // slots
-	Used           int       `json:"used"`     // slots taken
-	Free           int       `json:"free"`     // slots that could be taken now; 0 unless ready and not cordoned
-	SignalingURL   string    `json:"signaling_url"`
-	ControlURL     string    `json:"control_url"`
-	Version        string    `json:"version"`
-	RegisteredAt   time.Time `json:"registered_at"`
-	RenewedAt      time.Time `json:"renewed_at,omitzero"`
-	LeaseExpiresAt time.Time `json:"lease_expires_at,omitzero"`
-	DrainDeadline  time.Time `json:"drain_deadline,omitzero"` // only while draining
+	ID             string            `json:"id"`
+	Instance       int64             `json:"instance"` // new at every start
+	Region         string            `json:"region,omitzero"`
+	State          string            `json:"state"` // starting, ready, draining, gone or lost
+	CordonedReason string            `json:"cordoned_reason,omitzero"`
+	SuspectReason  string            `json:"suspect_reason,omitzero"` // why it gets sessions only when nothing else is free
+	Labels         map[string]string `json:"labels"`                  // what a selector asks for
+	Capacity       int               `json:"capacity"`                // slots
+	Used           int               `json:"used"`                    // slots taken
+	Free           int               `json:"free"`                    // slots that could be taken now; 0 unless ready and not cordoned
+	SignalingURL   string            `json:"signaling_url"`
+	ControlURL     string            `json:"control_url"`
+	Version        string            `json:"version"`
+	RegisteredAt   time.Time         `json:"registered_at"`
+	RenewedAt      time.Time         `json:"renewed_at,omitzero"`
+	LeaseExpiresAt time.Time         `json:"lease_expires_at,omitzero"`
+	DrainDeadline  time.Time         `json:"drain_deadline,omitzero"` // only while draining
 }
