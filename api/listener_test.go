@@ -139,4 +139,3 @@ func (l *listener) ends() (events int, err error) {
 		}
 	}
 }
-
