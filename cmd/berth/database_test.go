@@ -92,6 +92,57 @@ func TestTenantSetChangesWhatItIsTold(t *testing.T) {
 	}
 }
 
+func TestTenantSetLimitsStartsAndChoosesAStrategy(t *testing.T) {
+	t.Parallel()
+	sh := withDatabase(t)
+	expect := func(rate, burst, strategy string) {
+		t.Helper()
+		rows := table(t, sh.prints(t, "tenant", "list"))
+		if len(rows) != 1 || rows[0]["STARTS/S"] != rate || rows[0]["BURST"] != burst || rows[0]["STRATEGY"] != strategy {
+			t.Errorf("got %v, want %s, %s, %s", rows, rate, burst, strategy)
+		}
+	}
+	sh.prints(t, "tenant", "set", "acme")
+	expect("none", "-", "spread")
+	sh.prints(t, "tenant", "set", "acme", "--start-rate", "2.5", "--strategy", "pack")
+	expect("2.5", "3", "pack")
+	sh.prints(t, "tenant", "set", "acme", "--start-burst", "20")
+	expect("2.5", "20", "pack")
+	sh.prints(t, "tenant", "set", "acme", "--start-rate", "0.5", "--strategy", "spread")
+	expect("0.5", "20", "spread")
+
+	for _, rate := range []string{"0", "-1", "NaN", "Inf", "1000001", "5/s", "many", ""} {
+		sh.refuses(t, 2, "--start-rate", "tenant", "set", "acme", "--start-rate="+rate)
+	}
+	for _, burst := range []string{"0", "-1", "1.5", "1000001", "none", ""} {
+		sh.refuses(t, 2, "--start-burst", "tenant", "set", "acme", "--start-burst="+burst)
+	}
+	sh.refuses(t, 2, "--strategy must be spread or pack", "tenant", "set", "acme", "--strategy", "random")
+	expect("0.5", "20", "spread")
+	sh.prints(t, "tenant", "set", "acme", "--start-rate", "none")
+	expect("none", "-", "spread")
+	sh.refuses(t, 2, "--start-burst", "tenant", "set", "acme", "--start-burst", "5")
+}
+
+func TestRegionIsRemovedOnceNothingNamesIt(t *testing.T) {
+	t.Parallel()
+	sh := withDatabase(t)
+	sh.prints(t, "region", "set", "eu-west")
+	sh.prints(t, "region", "set", "eu-north", "--spill", "eu-west")
+	sh.prints(t, "tenant", "set", "acme", "--default-region", "eu-west")
+	sh.refuses(t, 1, "eu-north", "region", "remove", "eu-west")
+	sh.prints(t, "region", "set", "eu-north")
+	sh.refuses(t, 1, "acme", "region", "remove", "eu-west")
+	sh.prints(t, "tenant", "set", "acme", "--default-region", "")
+	sh.prints(t, "region", "remove", "eu-west")
+	if rows := table(t, sh.prints(t, "region", "list")); len(rows) != 1 || rows[0]["ID"] != "eu-north" {
+		t.Errorf("regions: %v", rows)
+	}
+	sh.refuses(t, 1, "not_found", "region", "remove", "eu-west")
+	sh.refuses(t, 2, "region is not valid", "region", "remove", "EU")
+	sh.refuses(t, 2, "arg(s)", "region", "remove")
+}
+
 func TestRegionSetNeedsRegionsThatExist(t *testing.T) {
 	t.Parallel()
 	sh := withDatabase(t)

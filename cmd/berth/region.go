@@ -16,7 +16,7 @@ import (
 
 func regionCommand() *cobra.Command {
 	command := &cobra.Command{Use: "region", Short: "Regions and where they spill to, in the database"}
-	command.AddCommand(regionSetCommand(), regionListCommand())
+	command.AddCommand(regionSetCommand(), regionListCommand(), regionRemoveCommand())
 	return command
 }
 
@@ -60,6 +60,44 @@ func regionListCommand() *cobra.Command {
 	}
 	outputFlag(command, &output)
 	return command
+}
+
+func regionRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove ID",
+		Short: "Remove a region that no worker is in and no tenant or other region names",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !berth.ValidRegion(args[0]) {
+				return usageError{errors.New("region is not valid: " + regionHelp)}
+			}
+			return withStore(cmd, func(ctx context.Context, store *postgres.Store) error {
+				use, err := store.RemoveRegion(ctx, args[0])
+				if err != nil || use.None() {
+					return err
+				}
+				return errors.New("the region is in use: " + strings.Join(regionUses(use), "; "))
+			})
+		},
+	}
+}
+
+// regionUses says what needs a region, each with what to do about it.
+func regionUses(use berth.RegionUse) []string {
+	var uses []string
+	for _, one := range []struct {
+		ids          []string
+		what, remedy string
+	}{
+		{use.Workers, "workers in it", "stop them, and wait until their sessions are elsewhere"},
+		{use.Tenants, "tenants whose default it is", "`berth tenant set ID --default-region OTHER`"},
+		{use.Regions, "regions that spill to it", "`berth region set ID --spill OTHERS`"},
+	} {
+		if len(one.ids) > 0 {
+			uses = append(uses, one.what+": "+strings.Join(one.ids, ", ")+" ("+one.remedy+")")
+		}
+	}
+	return uses
 }
 
 func regionListing(regions []berth.Region) listing {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
@@ -16,16 +17,25 @@ import (
 const (
 	idHelp     = "use 1 to 128 of A-Z a-z 0-9 . _ ~ -, starting with a letter or digit"
 	regionHelp = "use 1 to 32 of a-z 0-9 -, starting with a letter or digit"
+
+	// maxStartRate bounds starts per second, and maxStartBurst starts at once; the schema checks the same.
+	maxStartRate  = 1_000_000
+	maxStartBurst = 1_000_000
 )
 
 func tenantCommand() *cobra.Command {
-	command := &cobra.Command{Use: "tenant", Short: "Tenants and their quotas, in the database"}
+	command := &cobra.Command{Use: "tenant", Short: "Tenants, their quotas and how their sessions are placed, in the database"}
 	command.AddCommand(tenantSetCommand(), tenantListCommand())
 	return command
 }
 
+// tenantFlags are the settings of a tenant as the command line gives them.
+type tenantFlags struct {
+	region, quota, rate, burst, strategy string
+}
+
 func tenantSetCommand() *cobra.Command {
-	var region, quota string
+	var flags tenantFlags
 	command := &cobra.Command{
 		Use:   "set ID",
 		Short: "Make a tenant, or change the settings named; a quota holds from the next start on",
@@ -34,7 +44,7 @@ func tenantSetCommand() *cobra.Command {
 			if !berth.ValidID(args[0]) {
 				return usageError{errors.New("tenant id is not valid: " + idHelp)}
 			}
-			limit, err := parseQuota(quota)
+			changes, err := flags.changes(cmd.Flags().Changed)
 			if err != nil {
 				return err
 			}
@@ -44,19 +54,62 @@ func tenantSetCommand() *cobra.Command {
 					return err
 				}
 				tenant.ID = args[0]
-				if cmd.Flags().Changed("default-region") {
-					tenant.DefaultRegion = region
+				for _, change := range changes {
+					change(&tenant)
 				}
-				if cmd.Flags().Changed("max-concurrent-sessions") {
-					tenant.MaxConcurrentSessions = limit
+				if tenant.StartRate == 0 && tenant.StartBurst > 0 {
+					return usageError{errors.New("--start-burst is of no use without --start-rate: give both")}
 				}
 				return store.SetTenant(ctx, tenant)
 			})
 		},
 	}
-	command.Flags().StringVar(&region, "default-region", "", "where its sessions go that name no region; empty: none")
-	command.Flags().StringVar(&quota, "max-concurrent-sessions", "none", "most live sessions, or none")
+	command.Flags().StringVar(&flags.region, "default-region", "", "where its sessions go that name no region; empty: none")
+	command.Flags().StringVar(&flags.quota, "max-concurrent-sessions", "none", "most live sessions, or none")
+	command.Flags().StringVar(&flags.rate, "start-rate", "none", "most sessions started per second in the long run, such as 5 or 0.5, or none")
+	command.Flags().StringVar(&flags.burst, "start-burst", "", "most sessions started at once after a pause (default: those of one second)")
+	command.Flags().StringVar(&flags.strategy, "strategy", "spread", "spread over the least loaded workers, or pack the fullest first")
 	return command
+}
+
+// changes are what the flags that were given do to a tenant, in an order in which they fit together.
+func (f tenantFlags) changes(given func(flag string) bool) ([]func(*berth.Tenant), error) {
+	quota, quotaErr := parseQuota(f.quota)
+	rate, rateErr := parseStartRate(f.rate)
+	burst, burstErr := parseStartBurst(f.burst)
+	strategy, strategyErr := parseStrategy(f.strategy)
+	all := []struct {
+		flag   string
+		err    error
+		change func(*berth.Tenant)
+	}{
+		{"default-region", nil, func(t *berth.Tenant) { t.DefaultRegion = f.region }},
+		{"max-concurrent-sessions", quotaErr, func(t *berth.Tenant) { t.MaxConcurrentSessions = quota }},
+		{"start-rate", rateErr, func(t *berth.Tenant) { setStartRate(t, rate) }},
+		{"start-burst", burstErr, func(t *berth.Tenant) { t.StartBurst = burst }},
+		{"strategy", strategyErr, func(t *berth.Tenant) { t.Strategy = strategy }},
+	}
+	var changes []func(*berth.Tenant)
+	for _, one := range all {
+		if !given(one.flag) {
+			continue
+		}
+		if one.err != nil {
+			return nil, one.err
+		}
+		changes = append(changes, one.change)
+	}
+	return changes, nil
+}
+
+// setStartRate limits starts, and lets those of one second come at once unless the tenant has a burst already.
+func setStartRate(t *berth.Tenant, rate float64) {
+	t.StartRate = rate
+	if rate == 0 {
+		t.StartBurst = 0
+		return
+	}
+	t.StartBurst = cmp.Or(t.StartBurst, max(1, int(math.Ceil(rate))))
 }
 
 // parseQuota reads a number of sessions, or none for no quota.
@@ -70,6 +123,35 @@ func parseQuota(text string) (*int, error) {
 	}
 	quota := int(n)
 	return &quota, nil
+}
+
+// parseStartRate reads sessions per second; zero is none.
+func parseStartRate(text string) (float64, error) {
+	if text == "none" {
+		return 0, nil
+	}
+	rate, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(rate >= 0.001 && rate <= maxStartRate) { // written so that it refuses what is not a number
+		return 0, usageError{errors.New("--start-rate must be a number of sessions per second from 0.001 to 1000000, or none")}
+	}
+	return rate, nil
+}
+
+func parseStartBurst(text string) (int, error) {
+	burst, err := strconv.Atoi(text)
+	if err != nil || burst < 1 || burst > maxStartBurst {
+		return 0, usageError{errors.New("--start-burst must be a number from 1 to 1000000")}
+	}
+	return burst, nil
+}
+
+func parseStrategy(text string) (berth.Strategy, error) {
+	switch strategy := berth.Strategy(text); strategy {
+	case berth.StrategySpread, berth.StrategyPack:
+		return strategy, nil
+	default:
+		return "", usageError{errors.New("--strategy must be spread or pack")}
+	}
 }
 
 func tenantListCommand() *cobra.Command {
@@ -102,14 +184,19 @@ func tenantListing(tenants []berth.Tenant) listing {
 		CreatedAt             time.Time      `json:"created_at"`
 	}
 	shown := make([]shownTenant, 0, len(tenants))
-	list := listing{header: []string{"ID", "LIVE", "MAX", "DEFAULT REGION"}}
+	list := listing{header: []string{"ID", "LIVE", "MAX", "STARTS/S", "BURST", "STRATEGY", "DEFAULT REGION"}}
 	for _, t := range tenants {
 		shown = append(shown, shownTenant(t))
-		quota := "none"
+		quota, rate, burst := "none", "none", "-"
 		if t.MaxConcurrentSessions != nil {
 			quota = strconv.Itoa(*t.MaxConcurrentSessions)
 		}
-		list.rows = append(list.rows, []string{t.ID, strconv.Itoa(t.LiveSessions), quota, cmp.Or(t.DefaultRegion, "-")})
+		if t.StartRate > 0 {
+			rate, burst = strconv.FormatFloat(t.StartRate, 'g', -1, 64), strconv.Itoa(t.StartBurst)
+		}
+		list.rows = append(list.rows, []string{
+			t.ID, strconv.Itoa(t.LiveSessions), quota, rate, burst, string(t.Strategy), cmp.Or(t.DefaultRegion, "-"),
+		})
 	}
 	list.values = shown
 	return list

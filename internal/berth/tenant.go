@@ -21,6 +21,16 @@ type Region struct {
 	CreatedAt time.Time
 }
 
+// RegionUse is what needs a region, ten of each kind at most.
+type RegionUse struct {
+	Workers []string // that are in it and are not over, or still own sessions
+	Tenants []string // whose default it is
+	Regions []string // that spill to it
+}
+
+// None says that nothing needs the region.
+func (u RegionUse) None() bool { return len(u.Workers)+len(u.Tenants)+len(u.Regions) == 0 }
+
 // RefusalCount counts the starts of one tenant that were refused for one reason.
 type RefusalCount struct {
 	TenantID string

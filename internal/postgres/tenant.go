@@ -107,6 +107,23 @@ func (s *Store) SetRegion(ctx context.Context, region berth.Region) error {
 	return s.exec(ctx, "region_set", region.ID, spill)
 }
 
+// RemoveRegion removes a region that nothing needs, with the workers that are over and were in it last. Otherwise it
+// changes nothing and returns what does.
+func (s *Store) RemoveRegion(ctx context.Context, id string) (berth.RegionUse, error) {
+	type useRow struct {
+		Known                      bool
+		Workers, Tenants, Spilling []string
+	}
+	rows, err := collect[useRow](ctx, s, "region_remove", id)
+	if err != nil {
+		return berth.RegionUse{}, err
+	}
+	if !rows[0].Known {
+		return berth.RegionUse{}, berth.Refuse(berth.CodeNotFound, "There is no region with this id.")
+	}
+	return berth.RegionUse{Workers: rows[0].Workers, Tenants: rows[0].Tenants, Regions: rows[0].Spilling}, nil
+}
+
 func (s *Store) knownRegions(ctx context.Context, field string, ids []string) error {
 	missing, err := value[[]string](ctx, s, "region_missing", ids)
 	if err != nil {

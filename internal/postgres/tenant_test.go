@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/berthdev/berth/internal/berth"
@@ -121,4 +122,67 @@ func TestViolationsAreSeen(t *testing.T) {
 		r.ok(tx.Rollback(t.Context()))
 	}
 	r.expect(placed.Key, berth.SessionAssigned, "")
+}
+
+func TestRegionGoesWithItsDeadWorkersOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.region("old")
+	w := r.workerIn("old", "w1", 2)
+	placed := r.place(start("a")).Session
+	use, err := r.store.RemoveRegion(t.Context(), "old")
+	if err != nil || use.None() || use.Workers[0] != "w1" {
+		t.Errorf("with a worker that is ready: got %+v, %v", use, err)
+	}
+	r.vanish(w)
+	r.ok(r.store.OpenGap(t.Context(), 0, "w1", w.number, "test"))
+	r.exec("update berth.worker_leases set renewed_at = renewed_at - interval '1 hour'")
+	if lost, err := r.store.MarkLost(t.Context(), 0, "w1", w.number, "test"); err != nil || !lost {
+		t.Fatalf("lost %v, %v", lost, err)
+	}
+	if use, err := r.store.RemoveRegion(t.Context(), "old"); err != nil || use.None() {
+		t.Errorf("with a worker that is lost and owns a session: got %+v, %v", use, err)
+	}
+	_, err = r.store.DisplaceLost(t.Context(), "w1", w.number, 10)
+	r.ok(err)
+	if use, err := r.store.RemoveRegion(t.Context(), "old"); err != nil || !use.None() {
+		t.Errorf("with a worker that is over: got %+v, %v", use, err)
+	}
+	if _, err := r.store.Worker(t.Context(), "w1"); berth.RefusalCode(err) != berth.CodeNotFound {
+		t.Errorf("the worker is still there: %v", err)
+	}
+	r.workerIn("old", "w1", 2)
+	if again := r.place(start("a")).Session; again.WorkerID != "w1" || again.Generation <= placed.Generation {
+		t.Errorf("in the region that its worker made again: %+v", again)
+	}
+}
+
+func TestRegionIsNotRemovedUnderRegistrations(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	workers := make([]instance, 8)
+	for i, id := range ids("w", len(workers)) {
+		workers[i] = r.newInstance(id)
+	}
+	errs := parallel(2*len(workers), func(i int) error {
+		if i%2 == 1 {
+			_, err := r.store.RemoveRegion(t.Context(), "busy")
+			if berth.RefusalCode(err) == berth.CodeNotFound {
+				return nil
+			}
+			return err
+		}
+		held, err := r.register(workers[i/2], "busy", 1)
+		if held {
+			t.Errorf("held although it never was")
+		}
+		return err
+	})
+	r.ok(errors.Join(errs...))
+	for _, w := range workers {
+		r.ok(r.store.Open(t.Context(), w.id, w.number))
+	}
+	if n := read[int](r, "select count(*)::int from berth.workers where region = 'busy' and state = 'ready'"); n != len(workers) {
+		t.Errorf("%d workers are ready", n)
+	}
 }

@@ -86,7 +86,10 @@ begin
     insert into berth.workers (id, instance, region, capacity, signaling_url, control_url, version, labels)
     values (p_id, p_instance, p_region, p_capacity, p_signaling_url, p_control_url, p_version, p_labels)
     on conflict do nothing;
-    select * into strict v_worker from berth.workers where id = p_id for no key update;
+    select * into v_worker from berth.workers where id = p_id for no key update;
+    if not found then
+        return 'held'; -- removed with its region at this moment: ask again
+    end if;
     if v_worker.instance > p_instance or v_worker.instance = p_instance and v_worker.state in ('lost', 'gone') then
         return 'stale';
     end if;

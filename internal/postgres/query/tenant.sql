@@ -14,6 +14,9 @@ select id, spill, created_at from berth.regions order by id;
 insert into berth.regions (id, spill) values ($1, $2::text[])
 on conflict (id) do update set spill = excluded.spill;
 
+-- name: region_remove
+select known, workers, tenants, spilling from berth.remove_region($1::text);
+
 -- name: region_missing
 select coalesce(array_agg(r), '{}') from unnest($1::text[]) r where r not in (select id from berth.regions);
 
