@@ -35,6 +35,20 @@ func (f *fakeRetention) PurgeHistory(context.Context, time.Duration) error {
 	return nil
 }
 
+func (f *fakeRetention) PurgeIdempotency(_ context.Context, age time.Duration, _ int) (int, error) {
+	if f.fails == "PurgeIdempotency" || age != 24*time.Hour {
+		return 0, errBroken
+	}
+	return 0, nil
+}
+
+func (f *fakeRetention) ForgetEvents(context.Context) (int, error) {
+	if f.fails == "ForgetEvents" {
+		return 0, errBroken
+	}
+	return 6, nil
+}
+
 func (f *fakeRetention) RotateKeys(context.Context) error { return nil }
 
 func TestRetentionGoesOnUntilNothingIsOld(t *testing.T) {
@@ -49,7 +63,7 @@ func TestRetentionGoesOnUntilNothingIsOld(t *testing.T) {
 
 func TestRetentionSaysWhatFailed(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"PurgeSessions", "PurgeHistory"} {
+	for _, method := range []string{"PurgeSessions", "PurgeIdempotency", "ForgetEvents", "PurgeHistory"} {
 		if err := jobs.Retain(t.Context(), &fakeRetention{fails: method}); !errors.Is(err, errBroken) {
 			t.Errorf("%s: got %v", method, err)
 		}

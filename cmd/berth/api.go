@@ -123,7 +123,7 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	refusals := postgres.NewRefusalCounter(p.store, logger)
 	p.server, err = api.New(api.Dependencies{
 		Placer: p.store, Sessions: p.store, Workers: p.store, Database: p.store,
-		Waker: reaper, Refusals: refusals,
+		Events: p.store, Capacity: p.store, Waker: reaper, Refusals: refusals,
 		Keys:         auth.NewAuthenticator(p.store, auth.AuthenticatorConfig{}),
 		Signer:       auth.NewSigner(keys),
 		RejoinTokens: rejoins,
@@ -138,6 +138,7 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	p.cancel = cancel
 	p.background.Go(func() { keys.Run(background) })
 	p.background.Go(func() { refusals.Run(background) })
+	p.background.Go(func() { p.store.Attend(background, logger) })
 	if err := p.runner.Start(background); err != nil {
 		return err
 	}

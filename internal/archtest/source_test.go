@@ -78,7 +78,7 @@ func wordings() []wording {
 	return []wording{
 		{regexp.MustCompile(`(?i)heart-?_?beat`), code, nil, "one word each: a lease is renewed"},
 		{regexp.MustCompile(`(?i)\b(jwt|token|session)[ _]?claims\b`), code, nil, "a claim takes a slot; what a token carries is its content"},
-		{regexp.MustCompile(`(?i)\boffset\s+(\$\d|\d|@)`), sql, nil, "lists page by cursor: an offset skips and repeats rows; the word is for topics"},
+		{regexp.MustCompile(`(?i)\boffset\s+(\$\d|[1-9]|@)`), sql, nil, "lists page by cursor: an offset skips and repeats rows; the word is for topics. (offset 0 skips none: it keeps a subquery apart)"},
 		{regexp.MustCompile(`(?i)\btimestamp\b(\s+without|\s*[,)])`), sql, nil, "timestamptz everywhere"},
 		{regexp.MustCompile(`\btime\.Sleep\(`), golang, nil, "wait for a signal, poll with a deadline or use testing/synctest"},
 		{regexp.MustCompile(`\bSetNAT1To1IPs\b`), golang, nil, "SetICEAddressRewriteRules can set a port too"},

@@ -8,8 +8,15 @@ import (
 	"github.com/berthdev/berth/internal/postgres"
 )
 
-// BenchmarkClaimBatch places 32 sessions a statement on a cell of 1,000 workers with 8 slots each, and ends them.
+// BenchmarkClaimBatch places batches on a cell of 1,000 workers with 8 slots each, and ends them: a caller alone, as many
+// as 64 connections make, and the largest. The claim alone is timed.
 func BenchmarkClaimBatch(b *testing.B) {
+	for _, size := range []int{1, 32, berth.MaxBatch} {
+		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) { benchmarkClaims(b, size) })
+	}
+}
+
+func benchmarkClaims(b *testing.B, size int) {
 	db := databases.Database(b)
 	store := openStore(b, db, postgres.Config{})
 	for _, statement := range []string{
@@ -23,7 +30,6 @@ func BenchmarkClaimBatch(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	const size = 32
 	placed := 0
 	for b.Loop() {
 		starts, ends := make([]berth.Start, size), make([]berth.End, size)
@@ -37,8 +43,8 @@ func BenchmarkClaimBatch(b *testing.B) {
 		}
 		b.StopTimer()
 		for i, result := range results {
-			if result.Err != nil {
-				b.Fatal(result.Err)
+			if result.Err != nil || result.Contended {
+				b.Fatal(result)
 			}
 			ends[i] = berth.End{Held: heldOf(result.Placement.Session), Reason: berth.EndedLeft}
 		}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -28,6 +29,11 @@ func (f *inFlight) begin(tenantID, key string) (done func(), err error) {
 		defer f.mu.Unlock()
 		delete(f.keys, name)
 	}, nil
+}
+
+// PurgeIdempotency deletes up to limit keys that are older than age, and returns how many.
+func (s *Store) PurgeIdempotency(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return value[int](ctx, s, "idempotency_purge", age, limit)
 }
 
 func errInFlight() error {

@@ -1,53 +1,50 @@
 -- write_placements writes the rows of sessions that have their slots: new ones, and those that lost their worker.
 create function berth.write_placements(
     p_tenants text[], p_ids text[], p_kinds text[], p_handlers text[], p_on_losses text[], p_ttls int[], p_idles int[],
-    p_metadata text[], p_peers text[], p_roles text[], p_outcomes text[], p_placed boolean[], p_keys bigint[],
-    p_regions text[], p_spills boolean[], p_slots int[], p_strategies text[], p_selectors jsonb[], p_now timestamptz,
-    p_connect_seconds float8)
+    p_metadata text[], p_peers text[], p_roles text[], p_outcomes text[], p_keys bigint[], p_asked text[],
+    p_spills boolean[], p_slots int[], p_strategies text[], p_selectors jsonb[], p_workers text[], p_instances int[],
+    p_regions text[], p_ranks float8[], p_generations bigint[], p_now timestamptz, p_connect_seconds float8)
 returns void
-language plpgsql
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+language plpgsql as $$
 declare
     v_connect_by constant timestamptz := p_now + make_interval(secs => p_connect_seconds);
+    v_replaced   bigint[];
 begin
     insert into berth.sessions (key, tenant_id, id, kind, state, region, requested_region, spill, worker_id, instance,
                                 generation, handler, on_worker_loss, ttl_seconds, idle_timeout_seconds, metadata, slots,
                                 strategy, selector, created_at, placed_at, connect_by, expires_at)
-    select r.key, r.tenant, r.id, r.kind, 'assigned', l.region, r.region, r.spill, l.worker_id, l.instance,
-           nextval('berth.generation_seq'), r.handler, r.on_loss, r.ttl, r.idle, r.metadata::json, r.slots, r.strategy,
-           r.selector, p_now, p_now, v_connect_by, p_now + make_interval(secs => r.ttl)
-      from unnest(p_tenants, p_ids, p_kinds, p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, p_outcomes, p_placed,
-                  p_keys, p_regions, p_spills, p_slots, p_strategies, p_selectors)
-           r (tenant, id, kind, handler, on_loss, ttl, idle, metadata, outcome, placed, key, region, spill, slots,
-              strategy, selector)
-      join berth.slots l on l.session = r.key and l.part = 0
-     where r.placed and r.outcome = 'created';
+    select r.key, r.tenant, r.id, r.kind, 'assigned', r.region, r.asked, r.spill, r.worker, r.instance, r.generation,
+           r.handler, r.on_loss, r.ttl, r.idle, r.metadata::json, r.slots, r.strategy, r.selector, p_now, p_now,
+           v_connect_by, p_now + make_interval(secs => r.ttl)
+      from unnest(p_tenants, p_ids, p_kinds, p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, p_outcomes, p_keys,
+                  p_asked, p_spills, p_slots, p_strategies, p_selectors, p_workers, p_instances, p_regions,
+                  p_generations)
+           r (tenant, id, kind, handler, on_loss, ttl, idle, metadata, outcome, key, asked, spill, slots, strategy,
+              selector, worker, instance, region, generation)
+     where r.worker is not null and r.outcome = 'created';
     insert into berth.peers (session, peer_id, role)
     select r.key, r.peer, r.role
-      from unnest(p_peers, p_roles, p_outcomes, p_placed, p_keys) r (peer, role, outcome, placed, key)
-     where r.placed and r.outcome = 'created';
+      from unnest(p_peers, p_roles, p_outcomes, p_workers, p_keys) r (peer, role, outcome, worker, key)
+     where r.worker is not null and r.outcome = 'created';
     if 'replaced' = any (p_outcomes) then
+        v_replaced := array(select case when r.worker is not null and r.outcome = 'replaced' then r.key else 0 end
+                              from unnest(p_outcomes, p_workers, p_keys) with ordinality r (outcome, worker, key, n)
+                             order by r.n);
         update berth.sessions s
-           set state = 'assigned', region = l.region, worker_id = l.worker_id, instance = l.instance,
-               generation = nextval('berth.generation_seq'), placed_at = p_now, rejoin_by = null, forgotten_at = null,
-               connect_by = v_connect_by, answers = 1
-          from unnest(p_outcomes, p_placed, p_keys) r (outcome, placed, key)
-          join berth.slots l on l.session = r.key and l.part = 0
-         where r.placed and r.outcome = 'replaced' and s.key = r.key;
+           set state = 'assigned', region = p_regions[array_position(v_replaced, s.key)],
+               worker_id = p_workers[array_position(v_replaced, s.key)],
+               instance = p_instances[array_position(v_replaced, s.key)],
+               generation = p_generations[array_position(v_replaced, s.key)], placed_at = p_now, rejoin_by = null,
+               forgotten_at = null, connect_by = v_connect_by, answers = 1
+         where s.key = any (v_replaced);
     end if;
     insert into berth.session_events (session, tenant_id, session_id, type, data)
-    select r.key, s.tenant_id, s.id, r.outcome,
-           jsonb_build_object('worker_id', s.worker_id, 'instance', s.instance, 'generation', s.generation,
-                              'region', s.region, 'rank', l.rank)
-      from unnest(p_outcomes, p_placed, p_keys) r (outcome, placed, key)
-      join berth.sessions s on s.key = r.key
-      join berth.slots l on l.session = r.key and l.part = 0
-     where r.placed;
+    select r.key, r.tenant, r.id, r.outcome,
+           jsonb_build_object('worker_id', r.worker, 'instance', r.instance, 'generation', r.generation,
+                              'region', r.region, 'rank', r.rank)
+      from unnest(p_tenants, p_ids, p_outcomes, p_keys, p_workers, p_instances, p_regions, p_ranks, p_generations)
+           r (tenant, id, outcome, key, worker, instance, region, rank, generation)
+     where r.worker is not null;
 end
 $$;
 
@@ -110,6 +107,10 @@ $$;
 -- lock, and each holds one of its 8 lanes. The sum that the last of them to begin reads lacks at most one batch per
 -- lane, and batches have at most 256 requests: with 2048 to spare the limit cannot be passed. Nearer to it, and with a
 -- start rate, they take the lock alone.
+--
+-- Its plans are made once per connection, when tables may be empty, and must be right when they are not. So each row is
+-- looked up by its whole key in a subquery of its own (offset 0 keeps it one), which leaves the planner one index that
+-- serves, and rows that are locked are written by ctid. Custom plans cost more than the claim.
 create function berth.claim_sessions(
     p_tenants text[], p_ids text[], p_named boolean[], p_keys bigint[], p_kinds text[], p_peers text[],
     p_peers_named boolean[], p_roles text[], p_regions text[], p_spills boolean[], p_handlers text[],
@@ -127,6 +128,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_material = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -139,11 +141,12 @@ declare
                                   or array_remove(p_idempotency, null) <> '{}';
     -- Of each distinct tenant, sorted.
     t_id         text[];
-    t_num        int[];
     t_exists     boolean[];
     t_alone      boolean[];
     t_held       boolean[];
-    t_lane       int[];
+    t_lane       tid[];
+    t_region     text[];
+    t_strategy   text[];
     t_quota      int[];
     t_live       int[];
     t_rate       float8[];
@@ -153,6 +156,7 @@ declare
     -- Of each request.
     v_tenant     int[];
     v_free       boolean[] := array_fill(true, array[v_n]);
+    v_found      bigint[] := '{}';
     v_locked     bigint[] := '{}';
     v_outcome    text[];
     v_key        bigint[];
@@ -164,7 +168,11 @@ declare
     v_slots      int[];
     v_strategy   text[];
     v_selector   jsonb[];
-    v_placed     boolean[] := array_fill(false, array[v_n]);
+    v_worker     text[] := array_fill(null::text, array[v_n]);
+    v_instance   int[] := array_fill(null::int, array[v_n]);
+    v_placed_in  text[] := array_fill(null::text, array[v_n]);
+    v_rank       float8[] := array_fill(null::float8, array[v_n]);
+    v_generation bigint[] := array_fill(null::bigint, array[v_n]);
     v_waiter     bigint[] := array_fill(null::bigint, array[v_n]);
     v_queue      boolean;
     v_group      record;
@@ -172,7 +180,9 @@ declare
     v_left       int[];
     v_beyond     int[];
     v_lack       text;
-    v_took       int;
+    v_took       record;
+    v_took_n     int;
+    v_region_own constant text := (select o.id from berth.regions o where o.id = p_default_region);
     v_starting   int[];
     v_peer       record;
     v_peer_id    text[] := p_peers;
@@ -185,26 +195,24 @@ begin
     if (select settled_start from berth.reaper_state) is distinct from pg_postmaster_start_time() then
         perform berth.settle_generations();
     end if;
-    select array_agg(u.id order by u.id), array_agg(t.num order by u.id), array_agg(t.id is not null order by u.id),
-           array_agg(l.alone order by u.id), array_agg(h.held order by u.id),
-           array_agg(t.max_concurrent_sessions order by u.id), array_agg(t.start_rate order by u.id),
-           array_agg(t.start_burst order by u.id)
-      into t_id, t_num, t_exists, t_alone, t_held, t_quota, t_rate, t_burst
-      from (select distinct id from unnest(p_tenants) u (id) order by 1) u
-      left join berth.tenants t on t.id = u.id
+    select array_agg(u.id), array_agg(t.id is not null), array_agg(l.alone),
+           array_agg(case when t.id is null then true
+                          when l.alone then pg_try_advisory_xact_lock(1650815594, t.num)
+                          else pg_try_advisory_xact_lock_shared(1650815594, t.num) end),
+           array_agg(t.default_region), array_agg(t.strategy), array_agg(t.max_concurrent_sessions),
+           array_agg(t.start_rate), array_agg(t.start_burst)
+      into t_id, t_exists, t_alone, t_held, t_region, t_strategy, t_quota, t_rate, t_burst
+      from (select distinct d.id from unnest(p_tenants) d (id) order by d.id) u
+      left join lateral (select * from berth.tenants x where x.id = u.id offset 0) t on true
      cross join lateral (
            select t.start_rate is not null or coalesce(t.max_concurrent_sessions - (
                       select sum(n.live_sessions) from berth.tenant_lanes n where n.tenant_id = t.id), c_spare) < c_spare as alone
-           offset 0) l
-     cross join lateral (
-           select case when t.id is null then true
-                       when l.alone then pg_try_advisory_xact_lock(1650815594, t.num)
-                       else pg_try_advisory_xact_lock_shared(1650815594, t.num) end as held
-           offset 0) h;
-    t_lane := array(
-        select (select n.lane from berth.tenant_lanes n where t.held and n.tenant_id = t.id
-                 order by n.lane limit 1 for no key update skip locked)
-          from unnest(t_id, t_held) with ordinality t (id, held, n) order by t.n);
+           offset 0) l;
+    select array_agg(l.row order by t.n) into t_lane
+      from unnest(t_id, t_held) with ordinality t (id, held, n)
+      left join lateral (
+           select n.ctid as row from berth.tenant_lanes n where t.held and n.tenant_id = t.id
+            order by n.lane limit 1 for no key update skip locked) l on true;
     v_tenant := array(select array_position(t_id, u.id) from unnest(p_tenants) with ordinality u (id, n) order by u.n);
 
     -- Ids and keys that callers chose: of two claims of one, the second finds what the first made. A live row stays as it
@@ -215,16 +223,19 @@ begin
                    and (r.key is null or pg_try_advisory_xact_lock(hashtextextended(r.tenant || '#' || r.key, 0)))
               from unnest(p_tenants, p_ids, p_named, p_idempotency) with ordinality r (tenant, id, named, key, n)
              order by r.n);
-        v_locked := array(
-            select s.key from berth.sessions s
-             where s.key in (
-                   select l.key from unnest(p_tenants, p_ids) r (tenant, id)
-                     join berth.sessions l on l.tenant_id = r.tenant and l.id = r.id and l.state <> 'ended'
-                   union all
-                   select i.session from unnest(p_tenants, p_idempotency) r (tenant, key)
-                     join berth.idempotency_keys i on i.tenant_id = r.tenant and i.key = r.key)
-               and s.state <> 'ended'
-             order by s.key for no key update skip locked);
+        v_found := array(
+            select l.key from unnest(p_tenants, p_ids, p_named) r (tenant, id, named)
+             cross join lateral (select n.key from berth.sessions n
+                                  where r.named and n.tenant_id = r.tenant and n.id = r.id and n.state <> 'ended' offset 0) l
+            union all
+            select i.session from unnest(p_tenants, p_idempotency) r (tenant, key)
+             cross join lateral (select n.session from berth.idempotency_keys n
+                                  where r.key is not null and n.tenant_id = r.tenant and n.key = r.key offset 0) i);
+        if v_found <> '{}' then
+            v_locked := array(
+                select s.key from berth.sessions s where s.key = any (v_found) and s.ended_at is null
+                 order by s.key for no key update skip locked);
+        end if;
     end if;
     v_now := clock_timestamp();
 
@@ -264,24 +275,26 @@ begin
                                 where q.tenant_id = r.tenant and q.idempotency = r.idempotency) as waits,
                            case when s.key is not null then s.requested_region else w.region end as wanted,
                            coalesce(r.sole = s.key, r.sole is null)
-                               and (s.key is not null or w.region is null or g.id is not null) as in_order,
+                               and (s.key is not null or w.region is null
+                                    or exists (select from berth.regions g where g.id = w.region)) as in_order,
                            coalesce(s.spill, r.spill) as may_spill, s.last_worker_id as avoid,
                            coalesce(s.slots, r.slots) as weight,
-                           coalesce(s.strategy, r.strategy, t.strategy) as strategy,
+                           coalesce(s.strategy, r.strategy, t_strategy[r.t]) as strategy,
                            case when s.key is not null then s.selector else r.selector end as selector
                       from unnest(p_tenants, p_ids, p_named, p_keys, p_kinds, p_regions, p_spills, p_slots, p_strategies,
                                   p_selectors, p_idempotency, p_body_hashes, v_tenant, v_free) with ordinality
                            r (tenant, id, named, sole, kind, region, spill, slots, strategy, selector, idempotency, hash,
                               t, free, ord)
-                      left join berth.tenants t on t.id = r.tenant
-                      left join berth.idempotency_keys i on v_any_named and i.tenant_id = r.tenant
-                            and i.key = r.idempotency and i.created_at > v_now - interval '24 h'
-                      left join berth.sessions s on v_any_named and s.key = coalesce(i.session, (
-                               select n.key from berth.sessions n
-                                where n.tenant_id = r.tenant and n.id = r.id and n.state <> 'ended'))
-                     cross join lateral (select coalesce(r.region, t.default_region, (
-                               select o.id from berth.regions o where o.id = p_default_region)) as region) w
-                      left join berth.regions g on g.id = w.region) c) d;
+                      left join lateral (
+                           select k.session, k.body_hash from berth.idempotency_keys k
+                            where r.idempotency is not null and k.tenant_id = r.tenant and k.key = r.idempotency
+                              and k.created_at > v_now - interval '24 h' offset 0) i on true
+                      left join lateral (
+                           select k.* from berth.sessions k
+                            where v_found <> '{}' and k.key = coalesce(i.session, (
+                                  select n.key from berth.sessions n
+                                   where n.tenant_id = r.tenant and n.id = r.id and n.state <> 'ended')) offset 0) s on true
+                     cross join lateral (select coalesce(r.region, t_region[r.t], v_region_own) as region) w) c) d;
 
     -- What each tenant may still start, as of after its locks.
     t_starts := array_fill(0, array[cardinality(t_id)]);
@@ -336,22 +349,26 @@ begin
             end if;
             v_left := v_left || v_i;
         end loop;
-        v_took := berth.take_slots(
+        select * into v_took from berth.take_slots(
             array(select v_key[o.i] from unnest(v_left) with ordinality o (i, n) order by o.n), v_regions,
             v_group.avoid, v_group.slots, v_group.strategy, v_group.selector, v_queue, p_tag, p_waiter);
-        foreach v_i in array v_left[:v_took] loop
-            v_placed[v_i] := true;
+        v_took_n := cardinality(v_took.workers);
+        for v_t in 1 .. v_took_n loop
+            v_i := v_left[v_t];
+            v_worker[v_i] := v_took.workers[v_t];
+            v_instance[v_i] := v_took.instances[v_t];
+            v_placed_in[v_i] := v_took.regions[v_t];
+            v_rank[v_i] := v_took.ranks[v_t];
+            v_generation[v_i] := nextval('berth.generation_seq');
         end loop;
-        foreach v_i in array v_left[v_took + 1:] loop
+        -- Refuse only what is true.
+        v_lack := case when v_took_n = cardinality(v_left) then null
+                       when berth.room_visible(v_regions, v_group.slots, v_group.selector, v_queue, p_tag, p_waiter)
+                       then 'contended' else 'at_capacity' end;
+        foreach v_i in array v_left[v_took_n + 1:] loop
             if v_outcome[v_i] = 'created' then
                 t_starts[v_tenant[v_i]] := t_starts[v_tenant[v_i]] - 1;
             end if;
-        end loop;
-        -- Refuse only what is true.
-        v_lack := case when v_took = cardinality(v_left) then null
-                       when berth.room_visible(v_regions, v_group.slots, v_group.selector, p_tag, p_waiter) then 'contended'
-                       else 'at_capacity' end;
-        foreach v_i in array v_left[v_took + 1:] loop
             v_outcome[v_i] := v_lack;
         end loop;
         foreach v_i in array v_beyond loop
@@ -362,13 +379,14 @@ begin
         end loop;
     end loop;
 
-    if true = any (v_placed) then
+    if array_remove(v_worker, null) <> '{}' then
         perform berth.write_placements(
             p_tenants, p_ids, p_kinds, p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, p_peers, p_roles, v_outcome,
-            v_placed, v_key, v_region, v_spill, v_slots, v_strategy, v_selector, v_now, p_connect_seconds);
+            v_key, v_region, v_spill, v_slots, v_strategy, v_selector, v_worker, v_instance, v_placed_in, v_rank,
+            v_generation, v_now, p_connect_seconds);
         update berth.tenant_lanes l set live_sessions = l.live_sessions + u.starts
-          from unnest(t_id, t_lane, t_starts) u (id, lane, starts)
-         where u.starts > 0 and l.tenant_id = u.id and l.lane = u.lane;
+          from unnest(t_lane, t_starts) u (lane, starts)
+         where u.starts > 0 and l.ctid = u.lane;
         if array_remove(t_rate, null) <> '{}' then
             insert into berth.start_buckets (tenant_id, tokens, refilled_at)
             select u.id, u.tokens - u.starts, v_now
@@ -381,15 +399,14 @@ begin
     -- Requests of one id share what their lead got.
     for v_i in 1 .. v_n loop
         if v_outcome[v_i] = 'follow' then
-            v_outcome[v_i] := case when v_placed[v_lead[v_i]] then 'existing' else v_outcome[v_lead[v_i]] end;
+            v_outcome[v_i] := case when v_worker[v_lead[v_i]] is null then v_outcome[v_lead[v_i]] else 'existing' end;
             v_key[v_i] := v_key[v_lead[v_i]];
         end if;
     end loop;
     if v_any_named then
         update berth.sessions s set answers = least(s.answers + 1, 1000)
-          from (select distinct k.key from unnest(v_key, v_outcome) k (key, outcome)
-                 where k.outcome = 'existing') e
-         where s.key = e.key and s.state = 'assigned';
+         where s.key = any (array(select k.key from unnest(v_key, v_outcome) k (key, outcome) where k.outcome = 'existing'))
+           and s.connect_by is not null;
         insert into berth.idempotency_keys (tenant_id, key, body_hash, session, created_at)
         select distinct on (r.tenant, r.idempotency) r.tenant, r.idempotency, r.hash, r.key, v_now
           from unnest(p_tenants, p_idempotency, p_body_hashes, v_key, v_outcome, v_replayed)
@@ -421,16 +438,16 @@ begin
 
     return query
     select r.ord::int, case when r.waiter is not null then 'waiting' else r.outcome end,
-           r.waiter, r.key, r.replayed, s.generation, s.region, s.requested_region, s.worker_id, s.instance,
-           w.signaling_url, r.peer_id, r.peer_role, r.peer_fresh,
+           r.waiter, r.key, r.replayed, r.generation, r.region, r.asked, r.worker, r.instance,
+           (select w.signaling_url from berth.workers w where w.id = r.worker), r.peer_id, r.peer_role, r.peer_fresh,
            t_quota[r.t], t_live[r.t] + t_starts[r.t], t_rate[r.t], t_burst[r.t], t_tokens[r.t] - t_starts[r.t],
            case when r.outcome = 'rate_limited' then
                (row_number() over (partition by r.t, r.outcome order by r.ord) - (t_tokens[r.t] - t_starts[r.t])) / t_rate[r.t] end,
            case when r.outcome = 'concurrent_sessions' then berth.ghost_due(t_id[r.t]) end, v_now
-      from unnest(v_outcome, v_key, v_replayed, v_tenant, v_waiter, v_peer_id, v_peer_role, v_peer_fresh) with ordinality
-           r (outcome, key, replayed, t, waiter, peer_id, peer_role, peer_fresh, ord)
-      left join berth.sessions s on r.outcome in ('created', 'replaced', 'existing') and s.key = r.key
-      left join berth.workers w on w.id = s.worker_id
+      from unnest(v_outcome, v_key, v_replayed, v_tenant, v_waiter, v_peer_id, v_peer_role, v_peer_fresh, v_generation,
+                  v_placed_in, v_region, v_worker, v_instance) with ordinality
+           r (outcome, key, replayed, t, waiter, peer_id, peer_role, peer_fresh, generation, region, asked, worker,
+              instance, ord)
      order by r.ord;
 end
 $$;

@@ -27,193 +27,182 @@ language sql stable as $$
               and berth.presence_held(q.process))
 $$;
 
--- take_any writes sessions into the best free slots of a region, or of any, in one scan of the order of load, and
--- returns how many it placed. Slots that claims in flight have locked are passed over.
-create function berth.take_any(p_keys bigint[], p_region text, p_avoid text) returns int
-language plpgsql
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+-- The functions from here to take_slots are parts of claim_sessions, and planned under its settings. They return what
+-- they took as one row of arrays, so that nothing need be read again: the first slot of each session, in the order of
+-- p_keys, which is as many as found one. A slot is written by its ctid: its row is locked, so it stays where it is.
+
+-- take_any writes sessions into the best free slots of a region, or of any, in one scan of the order of load. Slots that
+-- claims in flight have locked are passed over. "ordinal > 0" names the index slots_free: see there.
+create function berth.take_any(
+    p_keys bigint[], p_region text, p_avoid text,
+    out workers text[], out instances int[], out regions text[], out ranks float8[])
+language plpgsql as $$
 declare
-    v_workers  text[];
-    v_ordinals int[];
+    v_rows tid[];
 begin
     if p_region is null then
-        select array_agg(s.worker_id), array_agg(s.ordinal) into v_workers, v_ordinals
-          from (select worker_id, ordinal from berth.slots
-                 where open and session is null and (p_avoid is null or worker_id <> p_avoid)
-                 order by rank, tie limit cardinality(p_keys) for no key update skip locked) s;
+        select array_agg(s.ctid), array_agg(s.worker_id), array_agg(s.instance), array_agg(s.region), array_agg(s.rank)
+          into v_rows, workers, instances, regions, ranks
+          from (select l.ctid, l.worker_id, l.instance, l.region, l.rank from berth.slots l
+                 where l.open and l.session is null and l.ordinal > 0 and (p_avoid is null or l.worker_id <> p_avoid)
+                 order by l.rank, l.tie limit cardinality(p_keys) for no key update skip locked) s;
     else
-        select array_agg(s.worker_id), array_agg(s.ordinal) into v_workers, v_ordinals
-          from (select worker_id, ordinal from berth.slots
-                 where open and session is null and region = p_region and (p_avoid is null or worker_id <> p_avoid)
-                 order by rank, tie limit cardinality(p_keys) for no key update skip locked) s;
+        select array_agg(s.ctid), array_agg(s.worker_id), array_agg(s.instance), array_agg(s.region), array_agg(s.rank)
+          into v_rows, workers, instances, regions, ranks
+          from (select l.ctid, l.worker_id, l.instance, l.region, l.rank from berth.slots l
+                 where l.open and l.session is null and l.region = p_region and (p_avoid is null or l.worker_id <> p_avoid)
+                 order by l.rank, l.tie limit cardinality(p_keys) for no key update skip locked) s;
     end if;
-    if v_workers is null then
-        return 0;
+    if v_rows is not null then
+        update berth.slots s set session = t.key, part = 0 from unnest(v_rows, p_keys) t (row, key) where s.ctid = t.row;
     end if;
-    update berth.slots s set session = t.key, part = 0
-      from unnest(v_workers, v_ordinals, p_keys) t (worker_id, ordinal, key)
-     where s.worker_id = t.worker_id and s.ordinal = t.ordinal;
-    return cardinality(v_workers);
 end
 $$;
 
 -- take_fitting is take_any for requests that not every worker fits: with a selector, beside people who wait, or to be
--- packed. p_workers are the workers that fit. Packing fills the worker that is fullest, then the next.
-create function berth.take_fitting(p_keys bigint[], p_workers text[], p_pack boolean) returns int
-language plpgsql
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+-- packed. p_workers are the workers that fit. Packing fills the worker that is fullest, then the next. The order is read
+-- without locks first, since locking it would lock far more than is taken.
+create function berth.take_fitting(
+    p_keys bigint[], p_workers text[], p_pack boolean,
+    out workers text[], out instances int[], out regions text[], out ranks float8[])
+language plpgsql as $$
 declare
-    v_n    int := cardinality(p_keys);
-    v_done int := 0;
-    v_took int;
-    v_seen int;
+    v_n    constant int := cardinality(p_keys);
+    v_best tid[];
+    v_rows tid[];
 begin
-    -- The order is read without locks; a second look replaces those that somebody took or has locked meanwhile.
-    for v_round in 1 .. 3 loop
-        with best as (
-            select f.worker_id, f.ordinal,
-                   row_number() over (order by case when p_pack then f.handicap end,
-                                               case when p_pack then -f.first end,
-                                               case when p_pack then f.worker_id end,
-                                               case when p_pack then f.ordinal end, f.rank, f.tie) as n
-              from unnest(p_workers) w (id)
+    -- Some more than are wanted replace those that somebody has locked.
+    v_best := array(
+        select f.row from unnest(p_workers) w (id)
+         cross join lateral (
+               select o.*, min(o.ordinal::float8 / o.capacity) over () as first
+                 from (select l.ctid as row, l.worker_id, l.ordinal, l.capacity, l.rank, l.tie, l.handicap from berth.slots l
+                        where l.worker_id = w.id and l.open and l.session is null
+                        order by l.ordinal limit v_n + 8) o) f
+         order by case when p_pack then f.handicap end, case when p_pack then -f.first end,
+                  case when p_pack then f.worker_id end, case when p_pack then f.ordinal end, f.rank, f.tie
+         limit v_n + 8);
+    select array_agg(s.ctid order by s.n), array_agg(s.worker_id order by s.n), array_agg(s.instance order by s.n),
+           array_agg(s.region order by s.n), array_agg(s.rank order by s.n)
+      into v_rows, workers, instances, regions, ranks
+      from (select l.ctid, l.worker_id, l.instance, l.region, l.rank, b.n
+              from unnest(v_best) with ordinality b (row, n)
              cross join lateral (
-                   select o.*, min(o.ordinal::float8 / o.capacity) over () as first
-                     from (select s.worker_id, s.ordinal, s.capacity, s.rank, s.tie, s.handicap from berth.slots s
-                            where s.worker_id = w.id and s.open and s.session is null
-                            order by s.ordinal limit v_n + 8 * v_round) o) f),
-        locked as (
-            select s.worker_id, s.ordinal, b.n from best b
-              join berth.slots s on s.worker_id = b.worker_id and s.ordinal = b.ordinal
-             where b.n <= v_n - v_done + 8 * (v_round - 1) and s.open and s.session is null
-             order by b.n for no key update of s skip locked),
-        chosen as (
-            select l.worker_id, l.ordinal, row_number() over (order by l.n)::int as n from locked l),
-        taken as (
-            update berth.slots s set session = p_keys[v_done + c.n], part = 0
-              from chosen c
-             where c.n <= v_n - v_done and s.worker_id = c.worker_id and s.ordinal = c.ordinal
-            returning 1)
-        select (select count(*) from taken), (select count(*) from best) into v_took, v_seen;
-        v_done := v_done + v_took;
-        exit when v_done = v_n or v_seen = 0;
-    end loop;
-    return v_done;
+                   select k.ctid, k.worker_id, k.instance, k.region, k.rank from berth.slots k
+                    where k.ctid = b.row and k.open and k.session is null for no key update skip locked) l
+             limit v_n) s;
+    if v_rows is not null then
+        update berth.slots s set session = t.key, part = 0 from unnest(v_rows, p_keys) t (row, key) where s.ctid = t.row;
+    end if;
 end
 $$;
 
 -- take_weighted puts one session on p_slots slots of one worker, all or nothing. Spreading takes the worker that will
 -- be least loaded with it, packing the one that is fullest. Rows that are locked are passed over, so nobody waits.
-create function berth.take_weighted(p_key bigint, p_slots int, p_workers text[], p_pack boolean) returns int
-language plpgsql
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+create function berth.take_weighted(
+    p_key bigint, p_slots int, p_workers text[], p_pack boolean,
+    out workers text[], out instances int[], out regions text[], out ranks float8[])
+language plpgsql as $$
 declare
-    v_worker   record;
-    v_ordinals int[];
+    v_worker text;
+    v_rows   tid[];
 begin
     for v_worker in
         select w.id from unnest(p_workers) w (id)
          cross join lateral (
-               select count(*) as free, min(f.ordinal) as first, max(f.rank) as rank, max(f.tie) as tie,
-                      min(f.capacity) as capacity, max(f.handicap) as handicap
-                 from (select s.ordinal, s.rank, s.tie, s.capacity, s.handicap from berth.slots s
-                        where s.worker_id = w.id and s.open and s.session is null
-                        order by s.ordinal limit p_slots) f) f
+               select count(*) as free, min(o.ordinal) as first, max(o.rank) as rank, max(o.tie) as tie,
+                      min(o.capacity) as capacity, max(o.handicap) as handicap
+                 from (select l.ordinal, l.rank, l.tie, l.capacity, l.handicap from berth.slots l
+                        where l.worker_id = w.id and l.open and l.session is null
+                        order by l.ordinal limit p_slots) o) f
          where f.free = p_slots
          order by case when p_pack then f.handicap end, case when p_pack then -f.first::float8 / f.capacity end,
                   f.rank, f.tie limit 8
     loop
-        v_ordinals := array(
-            select s.ordinal from berth.slots s
-             where s.worker_id = v_worker.id and s.open and s.session is null
-             order by s.ordinal limit p_slots for no key update skip locked);
-        if cardinality(v_ordinals) = p_slots then
-            update berth.slots s set session = p_key, part = o.n - 1
-              from unnest(v_ordinals) with ordinality o (ordinal, n)
-             where s.worker_id = v_worker.id and s.ordinal = o.ordinal;
-            return 1;
+        select array_agg(s.ctid order by s.ordinal), array[min(s.worker_id)], array[min(s.instance)],
+               array[min(s.region)], array[max(s.rank)]
+          into v_rows, workers, instances, regions, ranks
+          from (select l.ctid, l.ordinal, l.worker_id, l.instance, l.region, l.rank from berth.slots l
+                 where l.worker_id = v_worker and l.open and l.session is null
+                 order by l.ordinal limit p_slots for no key update skip locked) s;
+        if cardinality(v_rows) = p_slots then
+            update berth.slots s set session = p_key, part = t.n - 1
+              from unnest(v_rows) with ordinality t (row, n) where s.ctid = t.row;
+            return;
         end if;
     end loop;
-    return 0;
+    workers := null;
 end
 $$;
 
--- room_visible says whether a request would fit by what is committed, locked or not: then it is not refused, but
--- asked again. Slots that are kept for somebody who waits are not room.
-create function berth.room_visible(p_regions text[], p_slots int, p_selector jsonb, p_tag bigint, p_waiter bigint)
-returns boolean
-language plpgsql stable
-set enable_seqscan = off
-set jit = off
-as $$
-begin
-    if p_slots = 1 and p_selector is null and not exists (select from berth.waiters where outcome is null) then
-        return exists (
-            select from unnest(p_regions) c (region)
-              join berth.slots s on (c.region is null or s.region = c.region)
-             where s.open and s.session is null);
-    end if;
-    return exists (
-        select from unnest(p_regions) c (region)
-         cross join lateral berth.fitting_workers(c.region, p_selector, p_tag, p_waiter) w
-         where (select count(*) from (select from berth.slots s
-                                       where s.worker_id = w.id and s.open and s.session is null limit p_slots) f) = p_slots);
-end
-$$;
-
--- take_slots places sessions of like requests, in the order of p_keys, and returns how many it placed: the first so
--- many. Regions are tried in order; p_avoid is the worker that they lost, which is used when nothing else fits.
+-- take_slots places sessions of like requests. Regions are tried in order; p_avoid is the worker that they lost, which
+-- is used when nothing else fits.
 create function berth.take_slots(
     p_keys bigint[], p_regions text[], p_avoid text, p_slots int, p_strategy text, p_selector jsonb, p_queue boolean,
-    p_tag bigint, p_waiter bigint)
-returns int
+    p_tag bigint, p_waiter bigint,
+    out workers text[], out instances int[], out regions text[], out ranks float8[])
 language plpgsql as $$
 declare
     v_plain   constant boolean := p_slots = 1 and p_strategy = 'spread' and p_selector is null and not p_queue;
     v_avoid   text := p_avoid;
     v_region  text;
     v_workers text[];
-    v_done    int := 0;
+    v_left    bigint[] := p_keys;
+    v_took    record;
 begin
+    workers := '{}'; instances := '{}'; regions := '{}'; ranks := '{}';
     loop
         foreach v_region in array p_regions loop
-            exit when v_done = cardinality(p_keys);
-            if v_plain then
-                v_done := v_done + berth.take_any(p_keys[v_done + 1:], v_region, v_avoid);
-                continue;
+            if not v_plain then
+                v_workers := array(select w.id from berth.fitting_workers(v_region, p_selector, p_tag, p_waiter) w
+                                    where v_avoid is null or w.id <> v_avoid);
             end if;
-            v_workers := array(select w.id from berth.fitting_workers(v_region, p_selector, p_tag, p_waiter) w
-                                where v_avoid is null or w.id <> v_avoid);
-            if p_slots = 1 then
-                v_done := v_done + berth.take_fitting(p_keys[v_done + 1:], v_workers, p_strategy = 'pack');
-                continue;
-            end if;
-            while v_done < cardinality(p_keys)
-                  and berth.take_weighted(p_keys[v_done + 1], p_slots, v_workers, p_strategy = 'pack') = 1 loop
-                v_done := v_done + 1;
+            while v_left <> '{}' loop
+                if v_plain then
+                    select * into v_took from berth.take_any(v_left, v_region, v_avoid);
+                elsif p_slots = 1 then
+                    select * into v_took from berth.take_fitting(v_left, v_workers, p_strategy = 'pack');
+                else
+                    select * into v_took from berth.take_weighted(v_left[1], p_slots, v_workers, p_strategy = 'pack');
+                end if;
+                exit when v_took.workers is null;
+                workers := workers || v_took.workers;
+                instances := instances || v_took.instances;
+                regions := regions || v_took.regions;
+                ranks := ranks || v_took.ranks;
+                v_left := v_left[cardinality(v_took.workers) + 1:];
+                exit when p_slots = 1;
             end loop;
         end loop;
-        exit when v_avoid is null or v_done = cardinality(p_keys);
+        exit when v_avoid is null or v_left = '{}';
         v_avoid := null;
     end loop;
-    return v_done;
+end
+$$;
+
+-- room_visible says whether a request would fit by what is committed, locked or not: then it is not refused, but
+-- asked again. Slots that are kept for somebody who waits are not room.
+create function berth.room_visible(
+    p_regions text[], p_slots int, p_selector jsonb, p_queue boolean, p_tag bigint, p_waiter bigint)
+returns boolean
+language plpgsql as $$
+declare
+    v_region text;
+    v_room   boolean := false;
+begin
+    foreach v_region in array p_regions loop
+        if p_slots > 1 or p_selector is not null or p_queue then
+            v_room := exists (
+                select from berth.fitting_workers(v_region, p_selector, p_tag, p_waiter) w
+                 where p_slots = (select count(*) from (select from berth.slots l
+                                   where l.worker_id = w.id and l.open and l.session is null limit p_slots) f));
+        elsif v_region is null then
+            v_room := exists (select from berth.slots l where l.open and l.session is null and l.ordinal > 0);
+        else
+            v_room := exists (select from berth.slots l where l.open and l.session is null and l.region = v_region);
+        end if;
+        exit when v_room;
+    end loop;
+    return v_room;
 end
 $$;

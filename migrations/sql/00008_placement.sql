@@ -65,6 +65,15 @@ alter table berth.sessions
     drop constraint sessions_tenant_fkey;
 alter table berth.peers drop constraint peers_session_fkey;
 
+-- A claim's plans are kept, and may have been made when a table was empty and any index looked as good as another. So
+-- the predicates of two indexes are such that only the queries they serve can use them: those say key > 0, and compare
+-- due_at.
+drop index berth.sessions_list;
+drop index berth.sessions_due;
+-- Serves: a tenant's list, newest first, by cursor.
+create index sessions_list on berth.sessions (tenant_id, key) where key > 0;
+-- Serves: overdue deadlines, so that a tick costs what is due and not what is live. An ended row has no due_at.
+create index sessions_due on berth.sessions (due_at) where due_at is not null;
 -- Serves: when the first of a tenant's ghosts is due, and the oldest of them.
 create index sessions_ghosts on berth.sessions (tenant_id, due_at) where state in ('assigned', 'awaiting_rejoin');
 
@@ -81,8 +90,8 @@ alter table berth.slots
     add constraint slots_handicap_not_negative check (handicap >= 0);
 -- Serves: the least-loaded free slot of a region.
 create index slots_free_in_region on berth.slots (region, rank, tie) where open and session is null;
--- Serves: the least-loaded free slot anywhere.
-create index slots_free on berth.slots (rank, tie) where open and session is null;
+-- Serves: the least-loaded free slot anywhere. Its query says ordinal > 0, so that the one for a region cannot use it.
+create index slots_free on berth.slots (rank, tie) where open and session is null and ordinal > 0;
 -- Serves: the free slots of one worker, for packing, weights and selectors.
 create index slots_free_of_worker on berth.slots (worker_id, ordinal) where open and session is null;
 
@@ -119,6 +128,12 @@ create index slots_free_in_region on berth.slots (region, rank, tie) where open 
 -- Serves: the least-loaded free slot anywhere.
 create index slots_free on berth.slots (rank, tie) where open and session is null;
 drop index berth.sessions_ghosts;
+drop index berth.sessions_due;
+drop index berth.sessions_list;
+-- Serves: a tenant's list, newest first, by cursor.
+create index sessions_list on berth.sessions (tenant_id, key);
+-- Serves: overdue deadlines, so that a tick costs what is due and not what is live.
+create index sessions_due on berth.sessions (due_at) where state <> 'ended';
 alter table berth.sessions
     drop slots, drop strategy, drop selector, drop answers,
     add constraint sessions_tenant_fkey foreign key (tenant_id) references berth.tenants (id);

@@ -19,7 +19,7 @@ select * from berth.session_rows
  where ($1::text = '' or tenant_id = $1)
    and ($2::text = '' or state = $2)
    and ($3::text = '' or worker_id = $3)
-   and ($4::bigint = 0 or key < $4)
+   and ($4::bigint = 0 or key < $4) and key > 0
  order by key desc limit $5;
 
 -- name: session_release
