@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -29,8 +30,12 @@ func (s *Store) NextInstance(ctx context.Context) (berth.Instance, error) {
 // Register introduces an instance that is present. held: the instance before it is present and its lease runs, so ask
 // again later. berth.ErrStale: a newer instance has the id, or this one was declared lost or left.
 func (s *Store) Register(ctx context.Context, r berth.Registration) (held bool, err error) {
+	labels, err := labelsOf(r.Labels)
+	if err != nil {
+		return false, err
+	}
 	outcome, err := value[string](ctx, s, "worker_register", r.WorkerID, int32(r.Instance), r.Region, r.Capacity,
-		r.SignalingURL, r.ControlURL, r.Version, r.Lease.Seconds(), labelsOf(r.Labels))
+		r.SignalingURL, r.ControlURL, r.Version, r.Lease.Seconds(), labels)
 	if err != nil {
 		return false, err
 	}
@@ -46,12 +51,16 @@ func (s *Store) Register(ctx context.Context, r berth.Registration) (held bool, 
 	}
 }
 
-// labelsOf is never null, since the column is not.
-func labelsOf(labels map[string]string) map[string]string {
-	if labels == nil {
-		return map[string]string{}
+// labelsOf is an object also when there are none, since the column is never null. It is text, which goes through a pooler.
+func labelsOf(labels map[string]string) (string, error) {
+	if len(labels) == 0 {
+		return "{}", nil
 	}
-	return labels
+	text, err := json.Marshal(labels)
+	if err != nil {
+		return "", fmt.Errorf("encode labels: %w", err)
+	}
+	return string(text), nil
 }
 
 // Open displaces what older instances of the worker owned, makes its slots and opens it for claims: slowly, for as long as
