@@ -64,7 +64,7 @@ bench: deps ## run every Go benchmark once, so that none can rot
 	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | sed 's#/[^/]*$$##' | sort -u || true); \
 	if [ -z "$$packages" ]; then echo "no package has benchmarks"; else go test -run '^$$' -bench . -benchtime 1x $$packages; fi
 
-bench/claims: deps/bench build ## measure placement next to Redis and plain Postgres (3 minutes); writes bench/results/claims.json
+bench/claims: deps/bench build ## measure placement next to Redis and plain Postgres (4 minutes); writes bench/results/claims.json
 	bin/berth bench claims --out bench/results/claims.json $(CLAIMS_FLAGS)
 
 bench/failover-browser: deps build ## kill a browser's worker KILLS times (5), release binary; writes bench/results/browser-failover.json
