@@ -10,6 +10,7 @@ returns bigint[]
 language plpgsql as $$
 declare
     v_ids   bigint[] := array_fill(null::bigint, array[cardinality(p_ids)]);
+    v_id    bigint;
     v_room  int;
     v_round bigint;
     v_tag   bigint;
@@ -29,7 +30,8 @@ begin
                 berth.region_order(p_regions[v_i], p_spills[v_i]), p_handlers[v_i], p_on_losses[v_i], p_ttls[v_i],
                 p_idles[v_i], p_metadata[v_i], p_slots[v_i], p_strategies[v_i], p_selectors[v_i], p_idempotency[v_i],
                 p_body_hashes[v_i], p_connect_seconds, p_max_peers, p_now + make_interval(secs => p_waits[v_i]))
-        returning id into v_ids[v_i];
+        returning id into v_id;
+        v_ids[v_i] := v_id;
         v_room := v_room - 1;
     end loop;
     return v_ids;
