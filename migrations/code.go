@@ -54,6 +54,7 @@ func code() (string, error) {
 		text.Write(part)
 		text.WriteString("\n")
 	}
+	text.WriteString("select berth.grant_viewer();\n") // what was made anew has no grants
 	return text.String(), nil
 }
 

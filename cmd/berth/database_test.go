@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -202,4 +205,38 @@ func TestKeysAreShownOnceAndTwoWork(t *testing.T) {
 	sh.refuses(t, 2, "--role must be tenant or operator", "key", "create", "--role", "root")
 	sh.refuses(t, 2, "--tenant is needed", "key", "create", "--role", "tenant")
 	sh.refuses(t, 2, "--tenant is needed", "key", "create", "--role", "operator", "--tenant", "acme")
+}
+
+func TestViewerSetMakesARoleThatReads(t *testing.T) {
+	t.Parallel()
+	database := databases.Database(t)
+	sh := shell{"BERTH_DATABASE_URL=" + database.URL}
+	file := func(content string) string {
+		path := filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if printed := sh.prints(t, "viewer", "set", "--password-file", file("s3cret-enough\n")); printed != "" {
+		t.Errorf("printed %q", printed)
+	}
+	address, err := url.Parse(database.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword("berth_viewer", "s3cret-enough")
+	viewer := shell{"BERTH_DATABASE_URL=" + address.String()}
+	viewer.prints(t, "tenant", "list")
+	viewer.refuses(t, 1, "", "tenant", "set", "acme")
+	sh.prints(t, "viewer", "set") // keeps the password
+	viewer.prints(t, "region", "list")
+
+	for _, content := range []string{"", "\n", "two\nlines\n", strings.Repeat("x", 2000)} {
+		sh.refuses(t, 2, "--password-file", "viewer", "set", "--password-file", file(content))
+	}
+	sh.refuses(t, 2, "--password-file", "viewer", "set", "--password-file", "/does/not/exist")
+	sh.refuses(t, 1, "ASCII", "viewer", "set", "--password-file", file("naïve"))
+	viewer.refuses(t, 1, "read-only", "viewer", "set")
+	shell{}.refuses(t, 2, "BERTH_DATABASE_URL", "viewer", "set")
 }
