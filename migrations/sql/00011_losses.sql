@@ -1,0 +1,8 @@
+-- +goose Up
+
+-- Rows of it come at losses and drains only, so that claims do not pay for it. Making it locks the history against writes.
+-- Serves: which sessions a worker lost, and when.
+create index session_events_displaced on berth.session_events ((data ->> 'worker_id'), id) where type = 'displaced';
+
+-- +goose Down
+drop index berth.session_events_displaced;
