@@ -18,3 +18,13 @@ func Audit(ctx context.Context, store AuditStore, logger *slog.Logger, registry 
 	}
 	return auditor.audit(ctx)
 }
+
+// ReadPressure reads the pressure until ctx ends.
+func ReadPressure(ctx context.Context, store PressureStore, logger *slog.Logger, registry prometheus.Registerer) error {
+	gauge, err := newGauge(store, logger, registry)
+	if err != nil {
+		return err
+	}
+	gauge.run(ctx)
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,6 +35,11 @@ const (
 type Runner struct {
 	client *river.Client[pgx.Tx]
 	reaper *Reaper
+	gauge  *gauge
+
+	mu      sync.Mutex // guards cancel
+	cancel  context.CancelFunc
+	reading sync.WaitGroup
 }
 
 type tickArgs struct{}
@@ -60,6 +66,7 @@ func (auditArgs) Kind() string { return "audit" }
 type Store interface {
 	RetentionStore
 	AuditStore
+	PressureStore
 }
 
 // NewRunner makes a runner over pool, which must reach Postgres with the schema of package migrations.
@@ -67,6 +74,10 @@ func NewRunner(
 	pool *pgxpool.Pool, reaper *Reaper, store Store, logger *slog.Logger, registry prometheus.Registerer, config Config,
 ) (*Runner, error) {
 	auditor, err := newAuditor(store, logger, registry)
+	if err != nil {
+		return nil, err
+	}
+	gauge, err := newGauge(store, logger, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +97,7 @@ func NewRunner(
 	if err != nil {
 		return nil, fmt.Errorf("make river client: %w", err)
 	}
-	return &Runner{client: client, reaper: reaper}, nil
+	return &Runner{client: client, reaper: reaper, gauge: gauge}, nil
 }
 
 // riverWorkers says what each kind of job does.
@@ -131,16 +142,33 @@ func (r *Runner) Start(ctx context.Context) error {
 		r.reaper.Stop()
 		return fmt.Errorf("start river: %w", err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cancel == nil {
+		ctx, r.cancel = context.WithCancel(ctx)
+		r.reading.Go(func() { r.gauge.run(ctx) })
+	}
 	return nil
 }
 
 // Stop cancels running jobs, which may be cut anywhere, and waits for them until ctx ends. It is idempotent.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.reaper.Stop()
+	r.stopReading()
 	if err := r.client.StopAndCancel(ctx); err != nil {
 		return fmt.Errorf("stop river: %w", err)
 	}
 	return nil
+}
+
+func (r *Runner) stopReading() {
+	r.mu.Lock()
+	cancel := r.cancel
+	r.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	r.reading.Wait()
 }
 
 // warningsOnly drops River's routine lines: two a tick would bury ours.

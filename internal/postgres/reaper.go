@@ -235,6 +235,23 @@ func (s *Store) Violations(ctx context.Context, limit int) ([]berth.Violation, e
 	return violations, err
 }
 
+// Pressure reads what weighs on the database. Without pg_read_all_stats it sees the age of its own user's transactions only,
+// but snapshots of all.
+func (s *Store) Pressure(ctx context.Context) (berth.Pressure, error) {
+	type pressureRow struct {
+		OldestTransactionSeconds float64
+		OldestXmin               int64
+		Waiters                  int
+	}
+	rows, err := collect[pressureRow](ctx, s, "pressure_read")
+	if err != nil {
+		return berth.Pressure{}, err
+	}
+	return berth.Pressure{
+		OldestTransaction: seconds(rows[0].OldestTransactionSeconds), OldestXmin: rows[0].OldestXmin, Waiters: rows[0].Waiters,
+	}, nil
+}
+
 // PurgeHistory deletes closed gaps and refusal counts that are older than age, and what is of no use after an hour.
 func (s *Store) PurgeHistory(ctx context.Context, age time.Duration) error {
 	return errors.Join(s.exec(ctx, "gap_purge", age), s.exec(ctx, "refusal_purge", age),

@@ -60,3 +60,14 @@ select berth.warm_workers();
 
 -- name: worker_judge
 select worker_id, suspect, faults from berth.judge_workers($1::interval, $2::int);
+
+-- name: pressure_read
+select coalesce(a.seconds, 0)::float8 as oldest_transaction_seconds,
+       greatest(a.xmin, s.xmin, p.xmin, 0)::bigint as oldest_xmin,
+       (select count(*) from berth.waiters where outcome is null and deadline > clock_timestamp())::int as waiters
+  from (select max(extract(epoch from clock_timestamp() - xact_start)) as seconds, max(age(backend_xmin)) as xmin
+          from pg_stat_activity
+         where pid <> pg_backend_pid() and (datname = current_database() or backend_type = 'walsender')
+           and backend_type <> 'autovacuum worker') a,
+       (select max(age(xmin)) as xmin from pg_replication_slots) s,
+       (select max(age(transaction)) as xmin from pg_prepared_xacts where database = current_database()) p;
