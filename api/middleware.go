@@ -49,13 +49,18 @@ func (s *service) record(r *http.Request, w middleware.WrapResponseWriter, took 
 		s.cfg.HTTPMetrics.Observe(route, r.Method, status, took)
 	}
 	level := slog.LevelInfo
-	if !strings.HasPrefix(route, "/v1/") && status < http.StatusInternalServerError {
-		level = slog.LevelDebug // probes, scrapes and pages
+	switch {
+	case status >= http.StatusInternalServerError:
+	case status < http.StatusBadRequest && took < slowAnswer, !strings.HasPrefix(route, "/v1/"):
+		level = slog.LevelDebug // metrics count them and the history has them; a line each was a tenth of a start
 	}
 	s.log.LogAttrs(r.Context(), level, "request answered",
 		slog.String("method", r.Method), slog.String("route", route), slog.Int("status", status),
 		slog.Int("bytes", w.BytesWritten()), slog.Duration("took", took), slog.String("remote", r.RemoteAddr))
 }
+
+// slowAnswer is how long a request may take before its line is worth reading.
+const slowAnswer = time.Second
 
 // recoverPanic answers 500 for a bug that panicked, if nothing was sent yet.
 func (s *service) recoverPanic(next http.Handler) http.Handler {

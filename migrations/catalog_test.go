@@ -99,7 +99,7 @@ func fill(t *testing.T, pool *pgxpool.Pool) {
 		values ('k1', 'tenant', 't1', 'berth_tenant_k1', sha256('k1'))`)
 	exec(t, pool, `select berth.register_worker('w1', 1, 'eu', 4, 'ws://w1', 'http://w1', 'v1', 6)`)
 	exec(t, pool, `select berth.open_worker('w1', 1)`)
-	exec(t, pool, `select berth.claim_sessions(array['t1','t1','t1'], array['a','b','c'], array[true,true,true],
+	exec(t, pool, `select berth.claim_sessions(array['t1','t1','t1'], array['a','b','c'], array[true,true,true], array[1,2,3],
 		array[null,null,null]::bigint[], array['media','media','media'], array['p','p','p'], array[true,true,true],
 		array['offer','offer','offer'], array[null,null,null]::text[], array[true,true,true], array['echo','echo','echo'],
 		array['rejoin','rejoin','rejoin'], array[3600,3600,3600], array[60,60,60], array['{"a":1}',null,null], array[1,1,2],

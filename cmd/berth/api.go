@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -22,6 +24,9 @@ import (
 )
 
 const (
+	// gcPercent lets the heap, a few MB of requests in flight, grow further between collections than Go would by itself:
+	// they were 6 % of the CPU of a start. The variable GOGC overrides it.
+	gcPercent = 400
 	// jobsPool is the connections that background jobs have to themselves, so that neither they nor requests can
 	// starve the other.
 	jobsPool = 8
@@ -39,6 +44,9 @@ func apiCommand() *cobra.Command {
 			settings, err := load[config.API]()
 			if err != nil {
 				return err
+			}
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(gcPercent)
 			}
 			process, err := startAPI(cmd.Context(), settings, nil, newLogger(settings.Log))
 			if err != nil {

@@ -130,6 +130,7 @@ func (s *Store) claimArguments(requests []claimRequest) []any {
 	losses, ttls, idles, metadata := make([]string, n), make([]int32, n), make([]int32, n), make([]*string, n)
 	slots, strategies, selectors := make([]int32, n), make([]*string, n), make([]*string, n)
 	keys, hashes, waits := make([]*string, n), make([][]byte, n), make([]float64, n)
+	leads, first := make([]int32, n), make(map[[2]string]int32, n)
 	for i, request := range requests {
 		start := request.start
 		tenants[i], ids[i], named[i], only[i] = start.TenantID, start.ID, start.IDChosen || request.only != nil, request.only
@@ -145,9 +146,14 @@ func (s *Store) claimArguments(requests []claimRequest) []any {
 			keys[i], hashes[i] = &start.IdempotencyKey, start.BodyHash[:]
 		}
 		waits[i] = start.Wait.Seconds()
+		name := [2]string{start.TenantID, start.ID}
+		if first[name] == 0 {
+			first[name] = int32(i + 1)
+		}
+		leads[i] = first[name]
 	}
 	return []any{
-		tenants, ids, named, only, kinds, peers, peersNamed, roles, regions, spills, handlers, losses, ttls, idles, metadata,
+		tenants, ids, named, leads, only, kinds, peers, peersNamed, roles, regions, spills, handlers, losses, ttls, idles, metadata,
 		slots, strategies, selectors, keys, hashes, waits, s.config.DefaultRegion, s.config.ConnectWindow.Seconds(),
 		s.config.RejoinWindow.Seconds(), berth.MaxPeers, s.queue.owner(), maxWaiters,
 	}

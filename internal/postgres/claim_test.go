@@ -70,15 +70,12 @@ func TestOneIDInOneBatchIsOneSession(t *testing.T) {
 	r := newRig(t)
 	r.quota("t1", 2)
 	r.worker("w1", 8)
-	lost := start("a")
-	lost.Region = "nowhere" // refused, and must not decide for the others
 	second := start("a")
 	second.Peer.ID = "p2"
-	results, err := r.store.ClaimSessions(t.Context(), []berth.Start{lost, start("a"), second, start("b"), start("a")})
+	results, err := r.store.ClaimSessions(t.Context(), []berth.Start{start("a"), second, start("b"), start("a")})
 	r.ok(err)
-	r.refused(berth.CodeInvalidArgument, results[0].Err)
 	created := 0
-	for i, result := range results[1:] {
+	for i, result := range results {
 		r.ok(result.Err)
 		if result.Placement.Created {
 			created++
@@ -89,6 +86,20 @@ func TestOneIDInOneBatchIsOneSession(t *testing.T) {
 	}
 	if created != 2 || r.live("t1") != 2 {
 		t.Errorf("%d created, %d live", created, r.live("t1"))
+	}
+}
+
+func TestRefusedStartDoesNotDecideForOthersOfItsID(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker("w1", 8)
+	lost := start("a")
+	lost.Region = "nowhere"
+	results, err := r.store.ClaimSessions(t.Context(), []berth.Start{lost, start("a")})
+	r.ok(err)
+	r.refused(berth.CodeInvalidArgument, results[0].Err)
+	if !results[1].Contended {
+		t.Errorf("got %+v, want to be asked again", results[1])
 	}
 }
 

@@ -4,7 +4,7 @@ create function berth.write_placements(
     p_metadata text[], p_peers text[], p_roles text[], p_outcomes text[], p_keys bigint[], p_asked text[],
     p_spills boolean[], p_slots int[], p_strategies text[], p_selectors jsonb[], p_workers text[], p_instances int[],
     p_regions text[], p_ranks float8[], p_generations bigint[], p_now timestamptz, p_connect_seconds float8)
-returns void
+returns int
 language plpgsql as $$
 declare
     v_connect_by constant timestamptz := p_now + make_interval(secs => p_connect_seconds);
@@ -45,6 +45,7 @@ begin
       from unnest(p_tenants, p_ids, p_outcomes, p_keys, p_workers, p_instances, p_regions, p_ranks, p_generations)
            r (tenant, id, outcome, key, worker, instance, region, rank, generation)
      where r.worker is not null;
+    return cardinality(p_keys);
 end
 $$;
 
@@ -73,15 +74,19 @@ begin
             v_added := found;
         end if;
         return query
-        select v_request.n::int, p.peer_id, p.role, v_added from berth.peers p
-         where p.session = v_request.key and (not v_request.named or p.peer_id = v_request.peer)
-         order by p.created_at, p.peer_id limit 1;
+        select v_request.n::int, p.peer_id, p.role, v_added
+          from (select) one
+          left join lateral (
+               select q.peer_id, q.role from berth.peers q
+                where q.session = v_request.key and (not v_request.named or q.peer_id = v_request.peer)
+                order by q.created_at, q.peer_id limit 1) p on true;
     end loop;
 end
 $$;
 
 -- claim_sessions places a batch of sessions: arrays in, one row out per element, in one statement. Elements of the
--- arrays with the same index are one request. A key asks for the placement of that live row and never makes another.
+-- arrays with the same index are one request. A lead is the index of the first request for the same id. A key asks for
+-- the placement of that live row and never makes another.
 -- Outcomes:
 --
 --   created              a new row, on slots
@@ -110,10 +115,11 @@ $$;
 --
 -- Its plans are made once per connection, when tables may be empty, and must be right when they are not. So each row is
 -- looked up by its whole key in a subquery of its own (offset 0 keeps it one), which leaves the planner one index that
--- serves, and rows that are locked are written by ctid. Custom plans cost more than the claim.
+-- serves, and rows that are locked are written by ctid. Custom plans cost more than the claim. What is read by such
+-- subqueries comes in the order of the arrays that it is read for, and array_agg keeps it.
 create function berth.claim_sessions(
-    p_tenants text[], p_ids text[], p_named boolean[], p_keys bigint[], p_kinds text[], p_peers text[],
-    p_peers_named boolean[], p_roles text[], p_regions text[], p_spills boolean[], p_handlers text[],
+    p_tenants text[], p_ids text[], p_named boolean[], p_leads int[], p_keys bigint[], p_kinds text[],
+    p_peers text[], p_peers_named boolean[], p_roles text[], p_regions text[], p_spills boolean[], p_handlers text[],
     p_on_losses text[], p_ttls int[], p_idles int[], p_metadata text[], p_slots int[], p_strategies text[],
     p_selectors jsonb[], p_idempotency text[], p_body_hashes bytea[], p_waits float8[], p_default_region text,
     p_connect_seconds float8, p_rejoin_seconds float8, p_max_peers int, p_process int, p_most_waiters int,
@@ -136,7 +142,7 @@ declare
     c_spare      constant int := 2048;                   -- 8 lanes of batches of 256
     c_grace      constant float8 := 15;                  -- seconds for which a ghost is safe from others' starts
     v_n          constant int := cardinality(p_ids);
-    v_now        timestamptz;
+    v_now        timestamptz := clock_timestamp();
     v_any_named  constant boolean := true = any (p_named) or array_remove(p_keys, null) <> '{}'
                                   or array_remove(p_idempotency, null) <> '{}';
     -- Of each distinct tenant, sorted.
@@ -156,12 +162,12 @@ declare
     -- Of each request.
     v_tenant     int[];
     v_free       boolean[] := array_fill(true, array[v_n]);
-    v_found      bigint[] := '{}';
+    v_live       bigint[] := array_fill(null::bigint, array[v_n]);
+    v_found      bigint[];
     v_locked     bigint[] := '{}';
     v_outcome    text[];
     v_key        bigint[];
     v_replayed   boolean[];
-    v_lead       int[];
     v_region     text[];
     v_spill      boolean[];
     v_avoid      text[];
@@ -182,8 +188,13 @@ declare
     v_lack       text;
     v_took       record;
     v_took_n     int;
-    v_region_own constant text := (select o.id from berth.regions o where o.id = p_default_region);
+    v_unsettled  boolean;
+    v_own        text;                                     -- the API's own region, if it was ever one
+    v_quotas     boolean;
+    v_rates      boolean;
+    v_limited    int[];
     v_starting   int[];
+    v_again      boolean := false;
     v_peer       record;
     v_peer_id    text[] := p_peers;
     v_peer_role  text[] := p_roles;
@@ -192,7 +203,11 @@ declare
     v_t          int;
 begin
     -- Tenants: what they are, and their locks.
-    if (select settled_start from berth.reaper_state) is distinct from pg_postmaster_start_time() then
+    select r.settled_start is distinct from pg_postmaster_start_time(),
+           (select o.id from berth.regions o where o.id = p_default_region),
+           exists (select from berth.waiters q where q.outcome is null)
+      into v_unsettled, v_own, v_queue from berth.reaper_state r;
+    if v_unsettled then
         perform berth.settle_generations();
     end if;
     select array_agg(u.id), array_agg(t.id is not null), array_agg(l.alone),
@@ -208,12 +223,12 @@ begin
            select t.start_rate is not null or coalesce(t.max_concurrent_sessions - (
                       select sum(n.live_sessions) from berth.tenant_lanes n where n.tenant_id = t.id), c_spare) < c_spare as alone
            offset 0) l;
-    select array_agg(l.row order by t.n) into t_lane
-      from unnest(t_id, t_held) with ordinality t (id, held, n)
+    select array_agg(l.row) into t_lane
+      from unnest(t_id, t_held) t (id, held)
       left join lateral (
            select n.ctid as row from berth.tenant_lanes n where t.held and n.tenant_id = t.id
             order by n.lane limit 1 for no key update skip locked) l on true;
-    v_tenant := array(select array_position(t_id, u.id) from unnest(p_tenants) with ordinality u (id, n) order by u.n);
+    v_tenant := array(select array_position(t_id, u.id) from unnest(p_tenants) u (id));
 
     -- Ids and keys that callers chose: of two claims of one, the second finds what the first made. A live row stays as it
     -- is meanwhile.
@@ -221,16 +236,16 @@ begin
         v_free := array(
             select (not r.named or pg_try_advisory_xact_lock(hashtextextended(r.tenant || '/' || r.id, 0)))
                    and (r.key is null or pg_try_advisory_xact_lock(hashtextextended(r.tenant || '#' || r.key, 0)))
-              from unnest(p_tenants, p_ids, p_named, p_idempotency) with ordinality r (tenant, id, named, key, n)
-             order by r.n);
-        v_found := array(
-            select l.key from unnest(p_tenants, p_ids, p_named) r (tenant, id, named)
-             cross join lateral (select n.key from berth.sessions n
-                                  where r.named and n.tenant_id = r.tenant and n.id = r.id and n.state <> 'ended' offset 0) l
-            union all
-            select i.session from unnest(p_tenants, p_idempotency) r (tenant, key)
-             cross join lateral (select n.session from berth.idempotency_keys n
-                                  where r.key is not null and n.tenant_id = r.tenant and n.key = r.key offset 0) i);
+              from unnest(p_tenants, p_ids, p_named, p_idempotency) r (tenant, id, named, key));
+        v_live := array(
+            select coalesce((
+                       select k.session from berth.idempotency_keys k
+                        where r.key is not null and k.tenant_id = r.tenant and k.key = r.key
+                          and k.created_at > v_now - interval '24 h'), (
+                       select n.key from berth.sessions n
+                        where r.named and n.tenant_id = r.tenant and n.id = r.id and n.state <> 'ended'))
+              from unnest(p_tenants, p_ids, p_named, p_idempotency) r (tenant, id, named, key));
+        v_found := array_remove(v_live, null);
         if v_found <> '{}' then
             v_locked := array(
                 select s.key from berth.sessions s where s.key = any (v_found) and s.ended_at is null
@@ -239,74 +254,67 @@ begin
     end if;
     v_now := clock_timestamp();
 
-    -- Decide each request. Requests of one id follow the first of them that is in order, their lead. A region of the
-    -- API's own that no worker was ever in is as good as none.
+    -- Decide each request. A region of the API's own that no worker was ever in is as good as none.
     select array_agg(case
                when d.sole is not null and d.sole is distinct from d.key then 'ended'
                when d.made is not null and d.made_hash <> d.hash then 'mismatch'
                when d.made is not null and (d.key is null or d.state = 'ended') then 'ended'
                when d.waits then 'in_flight'
                when d.key is not null and d.live_kind <> d.kind then 'conflict'
-               when not d.t_exists then 'unknown_tenant'
+               when not d.known then 'unknown_tenant'
                when not d.free or d.key is not null and not d.key = any (v_locked) then 'contended'
                when d.key is not null and d.state <> 'awaiting_rejoin' then 'existing'
-               when not d.in_order then 'unknown_region'
+               when d.key is null and d.wanted is not null
+                    and not exists (select from berth.regions g where g.id = d.wanted) then 'unknown_region'
                when d.lead <> d.ord then 'follow'
                when d.key is not null then 'replaced'
-               when d.lane is null then 'contended'
-               else 'created' end order by d.ord),
-           array_agg(coalesce(d.key, nextval('berth.session_key_seq')) order by d.ord),
-           array_agg(d.made is not null order by d.ord),
-           array_agg(d.lead order by d.ord),
-           array_agg(d.wanted order by d.ord),
-           array_agg(d.may_spill order by d.ord),
-           array_agg(d.avoid order by d.ord),
-           array_agg(d.weight order by d.ord),
-           array_agg(d.strategy order by d.ord),
-           array_agg(d.selector order by d.ord)
-      into v_outcome, v_key, v_replayed, v_lead, v_region, v_spill, v_avoid, v_slots, v_strategy, v_selector
-      from (select c.*, case when c.named then min(c.ord) filter (where c.in_order)
-                                 over (partition by c.tenant, c.id) else c.ord end as lead
-              from (select r.ord::int, r.tenant, r.id, r.named, r.sole, r.kind, r.hash, r.free, s.key, s.kind as live_kind,
-                           s.state, t_exists[r.t] as t_exists, t_lane[r.t] as lane, i.session as made,
-                           i.body_hash as made_hash,
-                           r.idempotency is not null and p_waiter is null and exists (
-                               select from berth.waiters q
-                                where q.tenant_id = r.tenant and q.idempotency = r.idempotency) as waits,
-                           case when s.key is not null then s.requested_region else w.region end as wanted,
-                           coalesce(r.sole = s.key, r.sole is null)
-                               and (s.key is not null or w.region is null
-                                    or exists (select from berth.regions g where g.id = w.region)) as in_order,
-                           coalesce(s.spill, r.spill) as may_spill, s.last_worker_id as avoid,
-                           coalesce(s.slots, r.slots) as weight,
-                           coalesce(s.strategy, r.strategy, t_strategy[r.t]) as strategy,
-                           case when s.key is not null then s.selector else r.selector end as selector
-                      from unnest(p_tenants, p_ids, p_named, p_keys, p_kinds, p_regions, p_spills, p_slots, p_strategies,
-                                  p_selectors, p_idempotency, p_body_hashes, v_tenant, v_free) with ordinality
-                           r (tenant, id, named, sole, kind, region, spill, slots, strategy, selector, idempotency, hash,
-                              t, free, ord)
-                      left join lateral (
-                           select k.session, k.body_hash from berth.idempotency_keys k
-                            where r.idempotency is not null and k.tenant_id = r.tenant and k.key = r.idempotency
-                              and k.created_at > v_now - interval '24 h' offset 0) i on true
-                      left join lateral (
-                           select k.* from berth.sessions k
-                            where v_found <> '{}' and k.key = coalesce(i.session, (
-                                  select n.key from berth.sessions n
-                                   where n.tenant_id = r.tenant and n.id = r.id and n.state <> 'ended')) offset 0) s on true
-                     cross join lateral (select coalesce(r.region, t_region[r.t], v_region_own) as region) w) c) d;
+               when not d.lane then 'contended'
+               else 'created' end),
+           array_agg(coalesce(d.key, nextval('berth.session_key_seq'))), array_agg(d.made is not null),
+           array_agg(d.wanted), array_agg(d.may_spill), array_agg(d.avoid), array_agg(d.weight),
+           array_agg(d.strategy), array_agg(d.selector)
+      into v_outcome, v_key, v_replayed, v_region, v_spill, v_avoid, v_slots, v_strategy, v_selector
+      from (select r.ord, r.lead, r.sole, r.kind, r.hash, r.free, s.key, s.kind as live_kind, s.state,
+                   t_exists[r.t] as known, t_lane[r.t] is not null as lane, i.session as made, i.body_hash as made_hash,
+                   r.idempotency is not null and p_waiter is null and exists (
+                       select from berth.waiters q
+                        where q.tenant_id = r.tenant and q.idempotency = r.idempotency) as waits,
+                   case when s.key is null then coalesce(r.region, t_region[r.t], v_own)
+                        else s.requested_region end as wanted,
+                   coalesce(s.spill, r.spill) as may_spill, s.last_worker_id as avoid,
+                   coalesce(s.slots, r.slots) as weight,
+                   coalesce(s.strategy, r.strategy, t_strategy[r.t]) as strategy,
+                   case when s.key is null then r.selector else s.selector end as selector
+              from unnest(p_tenants, p_ids, p_leads, p_keys, p_kinds, p_regions, p_spills, p_slots, p_strategies,
+                          p_selectors, p_idempotency, p_body_hashes, v_tenant, v_free, v_live) with ordinality
+                   r (tenant, id, lead, sole, kind, region, spill, slots, strategy, selector, idempotency, hash, t,
+                      free, live, ord)
+              left join lateral (
+                   select k.session, k.body_hash from berth.idempotency_keys k
+                    where r.idempotency is not null and k.tenant_id = r.tenant and k.key = r.idempotency
+                      and k.created_at > v_now - interval '24 h' offset 0) i on true
+              left join lateral (
+                   select k.* from berth.sessions k
+                    where r.live is not null and k.key = r.live offset 0) s on true) d;
 
     -- What each tenant may still start, as of after its locks.
     t_starts := array_fill(0, array[cardinality(t_id)]);
-    select array_agg(l.live order by u.n), array_agg(b.tokens order by u.n)
-      into t_live, t_tokens
-      from unnest(t_id, t_quota, t_rate, t_burst) with ordinality u (id, quota, rate, burst, n)
-     cross join lateral (select case when u.quota is not null then (
-               select sum(x.live_sessions)::int from berth.tenant_lanes x where x.tenant_id = u.id) end as live) l
-     cross join lateral (select case when u.rate is not null then coalesce((
-               select least(u.burst, x.tokens + u.rate * greatest(0, extract(epoch from v_now - x.refilled_at)))
-                 from berth.start_buckets x where x.tenant_id = u.id), u.burst) end as tokens) b;
-    if array_remove(t_quota, null) <> '{}' then
+    t_live := array_fill(null::int, array[cardinality(t_id)]);
+    t_tokens := array_fill(null::float8, array[cardinality(t_id)]);
+    v_quotas := array_remove(t_quota, null) <> '{}';
+    v_rates := array_remove(t_rate, null) <> '{}';
+    if v_quotas then
+        t_live := array(select case when u.quota is not null then (
+                            select sum(x.live_sessions)::int from berth.tenant_lanes x where x.tenant_id = u.id) end
+                          from unnest(t_id, t_quota) u (id, quota));
+    end if;
+    if v_rates then
+        t_tokens := array(select case when u.rate is not null then coalesce((
+                            select least(u.burst, x.tokens + u.rate * greatest(0, extract(epoch from v_now - x.refilled_at)))
+                              from berth.start_buckets x where x.tenant_id = u.id), u.burst) end
+                            from unnest(t_id, t_rate, t_burst) u (id, rate, burst));
+    end if;
+    if v_quotas then
         v_starting := array(select r.t from unnest(v_tenant, v_outcome) r (t, outcome) where r.outcome = 'created');
         for v_t in 1 .. cardinality(t_id) loop
             if not t_alone[v_t] and t_quota[v_t] - t_live[v_t] < c_spare then
@@ -323,7 +331,6 @@ begin
 
     -- Take slots, one group of like requests at a time, in each region that they may use. A session that lost its
     -- worker goes elsewhere if it fits elsewhere.
-    v_queue := exists (select from berth.waiters q where q.outcome is null);
     for v_group in
         select d.region, d.spill, d.avoid, d.slots, d.strategy, d.selector, array_agg(d.ord::int order by d.ord) as ords
           from unnest(v_outcome, v_region, v_spill, v_avoid, v_slots, v_strategy, v_selector)
@@ -331,7 +338,8 @@ begin
          where d.outcome in ('created', 'replaced')
          group by d.region, d.spill, d.avoid, d.slots, d.strategy, d.selector order by min(d.ord)
     loop
-        v_regions := berth.region_order(v_group.region, v_group.spill);
+        v_regions := case when v_group.region is null then array[null]::text[]
+                          else berth.region_order(v_group.region, v_group.spill) end;
         -- As many as the quotas let through; where those find no slots, it is slots that lack.
         v_left := '{}';
         v_beyond := '{}';
@@ -349,8 +357,8 @@ begin
             end if;
             v_left := v_left || v_i;
         end loop;
-        select * into v_took from berth.take_slots(
-            array(select v_key[o.i] from unnest(v_left) with ordinality o (i, n) order by o.n), v_regions,
+        v_took := berth.take_slots(
+            array(select v_key[o.i] from unnest(v_left) o (i)), v_regions,
             v_group.avoid, v_group.slots, v_group.strategy, v_group.selector, v_queue, p_tag, p_waiter);
         v_took_n := cardinality(v_took.workers);
         for v_t in 1 .. v_took_n loop
@@ -380,14 +388,14 @@ begin
     end loop;
 
     if array_remove(v_worker, null) <> '{}' then
-        perform berth.write_placements(
+        v_t := berth.write_placements(
             p_tenants, p_ids, p_kinds, p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, p_peers, p_roles, v_outcome,
             v_key, v_region, v_spill, v_slots, v_strategy, v_selector, v_worker, v_instance, v_placed_in, v_rank,
             v_generation, v_now, p_connect_seconds);
         update berth.tenant_lanes l set live_sessions = l.live_sessions + u.starts
           from unnest(t_lane, t_starts) u (lane, starts)
          where u.starts > 0 and l.ctid = u.lane;
-        if array_remove(t_rate, null) <> '{}' then
+        if v_rates then
             insert into berth.start_buckets (tenant_id, tokens, refilled_at)
             select u.id, u.tokens - u.starts, v_now
               from unnest(t_id, t_tokens, t_starts) u (id, tokens, starts)
@@ -396,17 +404,35 @@ begin
         end if;
     end if;
 
-    -- Requests of one id share what their lead got.
-    for v_i in 1 .. v_n loop
-        if v_outcome[v_i] = 'follow' then
-            v_outcome[v_i] := case when v_worker[v_lead[v_i]] is null then v_outcome[v_lead[v_i]] else 'existing' end;
-            v_key[v_i] := v_key[v_lead[v_i]];
-        end if;
-    end loop;
     if v_any_named then
+        -- Requests of one id share what their lead got.
+        for v_i in 1 .. v_n loop
+            if v_outcome[v_i] = 'follow' then
+                v_outcome[v_i] := case v_outcome[p_leads[v_i]]
+                                  when 'created' then 'existing' when 'replaced' then 'existing'
+                                  when 'at_capacity' then 'at_capacity' when 'concurrent_sessions' then 'concurrent_sessions'
+                                  when 'rate_limited' then 'rate_limited' else 'contended' end;
+                v_key[v_i] := v_key[p_leads[v_i]];
+            end if;
+        end loop;
+        v_again := 'existing' = any (v_outcome) or 'replaced' = any (v_outcome);
+    end if;
+    if v_again then
         update berth.sessions s set answers = least(s.answers + 1, 1000)
          where s.key = any (array(select k.key from unnest(v_key, v_outcome) k (key, outcome) where k.outcome = 'existing'))
            and s.connect_by is not null;
+        for v_peer in
+            select * from berth.name_peers(v_key, v_outcome, p_peers, p_peers_named, p_roles, p_max_peers)
+        loop
+            v_peer_id[v_peer.ord] := v_peer.peer_id;
+            v_peer_role[v_peer.ord] := v_peer.role;
+            v_peer_fresh[v_peer.ord] := v_peer.fresh;
+            if v_peer.peer_id is null then
+                v_outcome[v_peer.ord] := 'too_many_peers';
+            end if;
+        end loop;
+    end if;
+    if array_remove(p_idempotency, null) <> '{}' then
         insert into berth.idempotency_keys (tenant_id, key, body_hash, session, created_at)
         select distinct on (r.tenant, r.idempotency) r.tenant, r.idempotency, r.hash, r.key, v_now
           from unnest(p_tenants, p_idempotency, p_body_hashes, v_key, v_outcome, v_replayed)
@@ -422,32 +448,23 @@ begin
             p_body_hashes, p_waits, p_connect_seconds, p_max_peers, v_outcome, p_most_waiters);
     end if;
 
-    for v_peer in
-        select r.n, q.peer_id, q.role, coalesce(q.fresh, false) as fresh
-          from unnest(v_outcome) with ordinality r (outcome, n)
-          left join berth.name_peers(v_key, v_outcome, p_peers, p_peers_named, p_roles, p_max_peers) q on q.ord = r.n
-         where r.outcome in ('existing', 'replaced') and ('existing' = any (v_outcome) or 'replaced' = any (v_outcome))
-    loop
-        v_peer_id[v_peer.n] := v_peer.peer_id;
-        v_peer_role[v_peer.n] := v_peer.role;
-        v_peer_fresh[v_peer.n] := v_peer.fresh;
-        if v_peer.peer_id is null then
-            v_outcome[v_peer.n] := 'too_many_peers';
-        end if;
-    end loop;
+
+    if v_rates then
+        v_limited := array(select case when r.outcome = 'rate_limited' then r.t end from unnest(v_outcome, v_tenant) r (outcome, t));
+    end if;
 
     return query
     select r.ord::int, case when r.waiter is not null then 'waiting' else r.outcome end,
            r.waiter, r.key, r.replayed, r.generation, r.region, r.asked, r.worker, r.instance,
-           (select w.signaling_url from berth.workers w where w.id = r.worker), r.peer_id, r.peer_role, r.peer_fresh,
+           case when r.worker is not null then (select w.signaling_url from berth.workers w where w.id = r.worker) end,
+           r.peer_id, r.peer_role, r.peer_fresh,
            t_quota[r.t], t_live[r.t] + t_starts[r.t], t_rate[r.t], t_burst[r.t], t_tokens[r.t] - t_starts[r.t],
            case when r.outcome = 'rate_limited' then
-               (row_number() over (partition by r.t, r.outcome order by r.ord) - (t_tokens[r.t] - t_starts[r.t])) / t_rate[r.t] end,
+               (cardinality(array_positions(v_limited[:r.ord], r.t)) - (t_tokens[r.t] - t_starts[r.t])) / t_rate[r.t] end,
            case when r.outcome = 'concurrent_sessions' then berth.ghost_due(t_id[r.t]) end, v_now
       from unnest(v_outcome, v_key, v_replayed, v_tenant, v_waiter, v_peer_id, v_peer_role, v_peer_fresh, v_generation,
                   v_placed_in, v_region, v_worker, v_instance) with ordinality
            r (outcome, key, replayed, t, waiter, peer_id, peer_role, peer_fresh, generation, region, asked, worker,
-              instance, ord)
-     order by r.ord;
+              instance, ord);
 end
 $$;

@@ -72,7 +72,7 @@ begin
         v_asks := concat_ws('|', v_waiter.regions, v_waiter.selector, v_waiter.slots);
         continue when v_asks = any (v_full);
         select * into v_answer from berth.claim_sessions(
-            array[v_waiter.tenant_id], array[v_waiter.session_id], array[v_waiter.session_named],
+            array[v_waiter.tenant_id], array[v_waiter.session_id], array[v_waiter.session_named], array[1],
             array[v_waiter.session_only], array[v_waiter.kind], array[v_waiter.peer_id], array[v_waiter.peer_named],
             array[v_waiter.role], array[v_waiter.region], array[v_waiter.spill], array[v_waiter.handler],
             array[v_waiter.on_loss], array[v_waiter.ttl], array[v_waiter.idle], array[v_waiter.metadata],

@@ -1,9 +1,11 @@
 -- region_order lists the regions that a request may use, in order. A single null means any.
 create function berth.region_order(p_region text, p_spill boolean) returns text[]
-language sql stable as $$
-    select case when p_region is null then array[null]::text[]
+language plpgsql stable as $$
+begin
+    return case when p_region is null then array[null]::text[]
                 when p_spill then array[p_region] || coalesce((select spill from berth.regions where id = p_region), '{}')
-                else array[p_region] end
+                else array[p_region] end;
+end
 $$;
 
 -- fitting_workers lists the workers of one region, or of any, that a request may use: ready, labelled as its selector
@@ -159,11 +161,11 @@ begin
             end if;
             while v_left <> '{}' loop
                 if v_plain then
-                    select * into v_took from berth.take_any(v_left, v_region, v_avoid);
+                    v_took := berth.take_any(v_left, v_region, v_avoid);
                 elsif p_slots = 1 then
-                    select * into v_took from berth.take_fitting(v_left, v_workers, p_strategy = 'pack');
+                    v_took := berth.take_fitting(v_left, v_workers, p_strategy = 'pack');
                 else
-                    select * into v_took from berth.take_weighted(v_left[1], p_slots, v_workers, p_strategy = 'pack');
+                    v_took := berth.take_weighted(v_left[1], p_slots, v_workers, p_strategy = 'pack');
                 end if;
                 exit when v_took.workers is null;
                 workers := workers || v_took.workers;

@@ -53,7 +53,8 @@ comment on table berth.start_buckets is 'Tokens left to start sessions with, as 
 
 -- slots is the session's weight. answers counts the callers that were told of the placement while it was assigned: one
 -- that left takes the slot back only if nobody else was. Foreign keys of what every claim writes go: the check of one
--- waits for whoever has the row locked that it names, and with it a whole batch, and costs each row a lock.
+-- waits for whoever has the row locked that it names, and with it a whole batch, and costs each row a lock. Ids were
+-- matched by the API; matching them again was a tenth of a claim.
 alter table berth.sessions
     add slots    smallint not null default 1,
     add strategy text     not null default 'spread',
@@ -62,8 +63,13 @@ alter table berth.sessions
     add constraint sessions_slots_range check (slots between 1 and 64),
     add constraint sessions_strategy_known check (strategy in ('spread', 'pack')),
     add constraint sessions_selector_object check (jsonb_typeof(selector) = 'object'),
-    drop constraint sessions_tenant_fkey;
-alter table berth.peers drop constraint peers_session_fkey;
+    drop constraint sessions_tenant_fkey,
+    drop constraint sessions_id_valid,
+    add constraint sessions_id_valid check (length(id) between 1 and 128);
+alter table berth.peers
+    drop constraint peers_session_fkey,
+    drop constraint peers_id_valid,
+    add constraint peers_id_valid check (length(peer_id) between 1 and 128);
 
 -- A claim's plans are kept, and may have been made when a table was empty and any index looked as good as another. So
 -- the predicates of two indexes are such that only the queries they serve can use them: those say key > 0, and compare
@@ -120,6 +126,8 @@ alter table berth.slots
     drop rank, drop handicap,
     add constraint slots_session_fkey foreign key (session) references berth.sessions (key);
 alter table berth.peers
+    drop constraint peers_id_valid,
+    add constraint peers_id_valid check (peer_id ~ '^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$'),
     add constraint peers_session_fkey foreign key (session) references berth.sessions (key) on delete cascade;
 alter table berth.slots
     add rank float8 generated always as (ordinal::float8 / greatest(capacity, 1)) stored;
@@ -136,6 +144,8 @@ create index sessions_list on berth.sessions (tenant_id, key);
 create index sessions_due on berth.sessions (due_at) where state <> 'ended';
 alter table berth.sessions
     drop slots, drop strategy, drop selector, drop answers,
+    drop constraint sessions_id_valid,
+    add constraint sessions_id_valid check (id ~ '^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$'),
     add constraint sessions_tenant_fkey foreign key (tenant_id) references berth.tenants (id);
 drop table berth.start_buckets;
 alter table berth.tenants

@@ -3,10 +3,10 @@ select ord, outcome, waiter, session_key, replayed, generation, region, requeste
        signaling_url, peer_id, peer_role, peer_created, quota, live, start_rate, start_burst, tokens, wait_seconds,
        ghost_due, at
   from berth.claim_sessions(
-    $1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::boolean[], $8::text[], $9::text[],
-    $10::boolean[], $11::text[], $12::text[], $13::int[], $14::int[], $15::text[], $16::int[], $17::text[],
-    $18::jsonb[], $19::text[], $20::bytea[], $21::float8[], $22::text, $23::float8, $24::float8, $25::int, $26::int,
-    $27::int);
+    $1::text[], $2::text[], $3::boolean[], $4::int[], $5::bigint[], $6::text[], $7::text[], $8::boolean[], $9::text[],
+    $10::text[], $11::boolean[], $12::text[], $13::text[], $14::int[], $15::int[], $16::text[], $17::int[],
+    $18::text[], $19::jsonb[], $20::text[], $21::bytea[], $22::float8[], $23::text, $24::float8, $25::float8, $26::int,
+    $27::int, $28::int);
 
 -- name: session_by_keys
 select * from berth.session_rows where key = any ($1::bigint[]);
