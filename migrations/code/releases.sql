@@ -1,44 +1,49 @@
--- release_slots frees the slots of sessions, and keeps low ordinals filled: the worker's top session moves into each
--- hole, so that rank stays the load of the worker. Compaction is serialised per worker by an advisory lock that is
--- taken before the slot is looked up; without it two releases move the same session and lose a slot. The caller
+-- The plans of these functions are kept per connection, as those of claim_sessions: rows are found by their whole key.
+
+-- release_slots frees the slots of sessions, and keeps low ordinals filled: the sessions in a worker's top slots move into
+-- the holes, so that rank stays the load of the worker. Compaction is serialised per worker by an advisory lock that is
+-- taken before the slots are looked up; without it two releases move the same session and lose a slot. The caller
 -- holds the sessions' rows.
 create function berth.release_slots(p_sessions bigint[]) returns void
 language plpgsql as $$
 declare
     v_worker   record;
     v_capacity int;
-    v_session  bigint;
-    v_hole     int;
-    v_top      berth.slots;
+    v_row      tid[];
+    v_session  bigint[];
+    v_part     smallint[];
+    v_low      int;             -- so many of the used slots stay in use
+    v_holes    tid[];
+    v_moved    int[];           -- which of the used slots move
 begin
     for v_worker in
-        select w.id, w.num from berth.workers w
-         where w.id in (select s.worker_id from berth.slots s where s.session = any (p_sessions))
+        select w.id, w.num
+          from (select distinct s.worker_id as id from berth.slots s
+                 where s.session is not null and s.session = any (p_sessions)) u
+         cross join lateral (select x.id, x.num from berth.workers x where x.id = u.id offset 0) w
          order by w.num
     loop
         perform pg_advisory_xact_lock(1650815593, v_worker.num);
         -- Only now: whoever changes the capacity makes the slots under the same lock.
-        select capacity into strict v_capacity from berth.workers where id = v_worker.id;
-        foreach v_session in array array(
-            select distinct session from berth.slots where worker_id = v_worker.id and session = any (p_sessions))
-        loop
-            loop
-                select ordinal into v_hole from berth.slots
-                 where session = v_session and worker_id = v_worker.id order by ordinal limit 1 for no key update;
-                exit when not found;
-                select * into v_top from berth.slots
-                 where worker_id = v_worker.id and session is not null order by ordinal desc limit 1
-                   for no key update;
-                update berth.slots set session = null, part = 0, tie = random()
-                 where worker_id = v_worker.id and ordinal = v_top.ordinal;
-                if v_top.ordinal <> v_hole then
-                    update berth.slots set session = v_top.session, part = v_top.part
-                     where worker_id = v_worker.id and ordinal = v_hole;
-                end if;
-                delete from berth.slots
-                 where worker_id = v_worker.id and ordinal = v_top.ordinal and ordinal > v_capacity;
-            end loop;
-        end loop;
+        select w.capacity into strict v_capacity from berth.workers w where w.id = v_worker.id;
+        -- coalesce: so that only the index by worker serves, and not the one of all sessions.
+        select array_agg(s.ctid), array_agg(s.session), array_agg(s.part) into v_row, v_session, v_part
+          from (select u.ctid, u.session, u.part from berth.slots u
+                 where u.worker_id = v_worker.id and coalesce(u.session, 0) > 0
+                 order by u.ordinal) s;
+        v_low := (select count(*) from unnest(v_session) u (session) where not u.session = any (p_sessions));
+        v_holes := array(select v_row[u.n] from unnest(v_session) with ordinality u (session, n)
+                          where u.n <= v_low and u.session = any (p_sessions));
+        v_moved := array(select u.n from unnest(v_session) with ordinality u (session, n)
+                          where u.n > v_low and not u.session = any (p_sessions));
+        update berth.slots s set session = null, part = 0, tie = random()
+          from unnest(v_row[v_low + 1:]) u (row) where s.ctid = u.row;
+        if v_holes <> '{}' then
+            update berth.slots s set session = v_session[m.n], part = v_part[m.n]
+              from unnest(v_holes, v_moved) m (row, n) where s.ctid = m.row;
+        end if;
+        delete from berth.slots s
+         where s.worker_id = v_worker.id and s.ordinal > v_capacity and coalesce(s.session, 0) = 0;
     end loop;
 end
 $$;
@@ -46,36 +51,48 @@ $$;
 -- finish_sessions ends sessions whose rows, and a lane of whose tenants, the caller holds and has checked.
 create function berth.finish_sessions(p_keys bigint[], p_reasons text[]) returns void
 language plpgsql
-set plan_cache_mode = force_custom_plan
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
 as $$
+declare
+    v_now timestamptz := clock_timestamp();
 begin
     perform berth.release_slots(p_keys);
     update berth.tenant_lanes l set live_sessions = l.live_sessions - c.ends
-      from (select e.tenant_id, e.ends, (
-                   select n.lane from berth.tenant_lanes n where n.tenant_id = e.tenant_id
-                    order by n.lane limit 1 for no key update skip locked) as lane
+      from (select e.ends, (
+                   select n.ctid from berth.tenant_lanes n where n.tenant_id = e.tenant_id
+                    order by n.lane limit 1 for no key update skip locked) as row
               from (select s.tenant_id, count(*) as ends from berth.sessions s
                      where s.key = any (p_keys) group by 1) e
             offset 0) c
-     where l.tenant_id = c.tenant_id and l.lane = c.lane;
-    insert into berth.worker_faults (worker_id, instance, what)
-    select s.worker_id, s.instance, r.reason
-      from unnest(p_keys, p_reasons) r (key, reason)
-      join berth.sessions s on s.key = r.key
-     where r.reason in ('no_show', 'worker_forgot', 'idle') and s.worker_id is not null
-       and case r.reason when 'no_show' then s.connect_by <= clock_timestamp()
-                         when 'idle' then s.placed_at > clock_timestamp() - make_interval(secs => s.idle_timeout_seconds + 10)
-                         else true end;
-    update berth.sessions s
-       set state = 'ended', ended_at = clock_timestamp(), ended_reason = r.reason,
-           last_worker_id = coalesce(s.worker_id, s.last_worker_id), worker_id = null, instance = null,
-           connect_by = null, rejoin_by = null
-      from unnest(p_keys, p_reasons) r (key, reason) where s.key = r.key;
+     where l.ctid = c.row;
+    if p_reasons && array['no_show', 'worker_forgot', 'idle'] then
+        insert into berth.worker_faults (worker_id, instance, what)
+        select s.worker_id, s.instance, s.reason
+          from (select x.*, p_reasons[array_position(p_keys, x.key)] as reason
+                  from berth.sessions x where x.key = any (p_keys)) s
+         where s.worker_id is not null
+           and case s.reason when 'no_show' then s.connect_by <= v_now
+                             when 'idle' then s.placed_at > v_now - make_interval(secs => s.idle_timeout_seconds + 10)
+                             else s.reason = 'worker_forgot' end;
+    end if;
     update berth.peers set connection_id = null, connected_at = null
      where session = any (p_keys) and connection_id is not null;
+    with ended as (
+        update berth.sessions s
+           set state = 'ended', ended_at = v_now, ended_reason = p_reasons[array_position(p_keys, s.key)],
+               last_worker_id = coalesce(s.worker_id, s.last_worker_id), worker_id = null, instance = null,
+               connect_by = null, rejoin_by = null
+         where s.key = any (p_keys)
+        returning s.key, s.tenant_id, s.id, s.ended_reason, s.last_worker_id)
     insert into berth.session_events (session, tenant_id, session_id, type, data)
-    select s.key, s.tenant_id, s.id, 'ended', jsonb_build_object('reason', s.ended_reason, 'worker_id', s.last_worker_id)
-      from unnest(p_keys) r (key) join berth.sessions s on s.key = r.key;
+    select e.key, e.tenant_id, e.id, 'ended', jsonb_build_object('reason', e.ended_reason, 'worker_id', e.last_worker_id)
+      from ended e;
 end
 $$;
 
@@ -89,8 +106,10 @@ returns table (ord int, outcome text)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_material = off
 set jit = off
 as $$
 declare
@@ -98,13 +117,13 @@ declare
     v_keys    bigint[];
     v_reasons text[];
 begin
-    perform berth.hold_lanes(array(select s.tenant_id from unnest(p_keys) k (key) join berth.sessions s on s.key = k.key));
+    perform berth.hold_lanes(array(select s.tenant_id from berth.sessions s where s.key = any (p_keys)));
     v_locked := array(
         select s.key from berth.sessions s where s.key = any (p_keys) order by s.key for no key update skip locked);
     select array_agg(e.key), array_agg(e.reason) into v_keys, v_reasons
       from (select distinct on (r.key) r.key, r.reason
               from unnest(p_keys, p_generations, p_reasons, p_unseen) r (key, generation, reason, unseen)
-              join berth.sessions s on s.key = r.key
+             cross join lateral (select * from berth.sessions x where x.key = r.key offset 0) s
              where r.key = any (v_locked) and s.state <> 'ended'
                and (r.generation is null or s.generation = r.generation and s.worker_id is not null)
                and (not r.unseen or s.state = 'assigned' and s.answers = 1)
@@ -118,7 +137,7 @@ begin
                           when k.key = any (v_locked) or s.key is null then 'gone'
                           else 'contended' end
       from unnest(p_keys) with ordinality k (key, n)
-      left join berth.sessions s on s.key = k.key;
+      left join lateral (select x.key from berth.sessions x where x.key = k.key offset 0) s on true;
 end
 $$;
 
@@ -133,7 +152,7 @@ declare
     v_keys    bigint[];
     v_reasons text[];
 begin
-    v_keys := array(select key from berth.sessions where state <> 'ended' and due_at <= v_now
+    v_keys := array(select key from berth.sessions where due_at <= v_now
                      order by due_at limit p_limit);
     perform berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (v_keys)));
     select array_agg(d.key), array_agg(d.reason) into v_keys, v_reasons

@@ -48,6 +48,8 @@ declare
     v_suspect float8;
 begin
     select * into strict v_worker from berth.workers where id = p_worker;
+    -- Releases find slots under this lock, and trust that they stay where they are.
+    perform pg_advisory_xact_lock(1650815593, v_worker.num);
     v_warm := case when v_worker.slow_start_until > v_now then
         greatest(1, ceil(v_worker.capacity * extract(epoch from v_now - v_worker.ready_at)
                          / extract(epoch from v_worker.slow_start_until - v_worker.ready_at)))
@@ -256,8 +258,10 @@ returns table (ord int, outcome text, at timestamptz)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_material = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -266,6 +270,7 @@ declare
         select s.key from berth.sessions s where s.key = any (p_keys) order by s.key for no key update skip locked);
     v_now     timestamptz := clock_timestamp();
     v_outcome text[];
+    v_keys    bigint[];
     v_first   bigint[];
 begin
     v_outcome := array(
@@ -274,14 +279,12 @@ begin
                     when s.worker_id is distinct from r.worker or s.instance <> r.instance
                       or s.generation <> r.generation then 'stale'
                     else 'connected' end
-          from unnest(p_keys, p_generations, p_workers, p_instances) with ordinality r (key, generation, worker, instance, n)
-          left join berth.sessions s on s.key = r.key order by r.n);
-    with first as (
-        update berth.sessions s set state = 'active', connect_by = null, forgotten_at = null
-          from (select distinct r.key from unnest(p_keys, v_outcome) r (key, outcome) where r.outcome = 'connected') c
-         where s.key = c.key and (s.state = 'assigned' or s.forgotten_at is not null)
-        returning s.key)
-    select array_agg(f.key) into v_first from first f;
+          from unnest(p_keys, p_generations, p_workers, p_instances) r (key, generation, worker, instance)
+          left join lateral (select * from berth.sessions x where x.key = r.key offset 0) s on true);
+    v_keys := array(select r.key from unnest(p_keys, v_outcome) r (key, outcome) where r.outcome = 'connected');
+    v_first := array(select s.key from berth.sessions s where s.key = any (v_keys) and s.connect_by is not null);
+    update berth.sessions s set state = 'active', connect_by = null, forgotten_at = null
+     where s.key = any (v_keys) and (s.connect_by is not null or s.forgotten_at is not null);
     insert into berth.peers (session, peer_id, role, connection_id, connected_at)
     select distinct on (r.key, r.peer) r.key, r.peer, r.role, r.connection, v_now
       from unnest(p_keys, p_peers, p_roles, p_connections, v_outcome) with ordinality
@@ -291,10 +294,11 @@ begin
        set connection_id = excluded.connection_id, connected_at = excluded.connected_at;
     insert into berth.session_events (session, tenant_id, session_id, type, data)
     select s.key, s.tenant_id, s.id, 'active', jsonb_build_object('generation', s.generation)
-      from unnest(v_first) f (key) join berth.sessions s on s.key = f.key
+      from berth.sessions s where s.key = any (v_first)
     union all
     select s.key, s.tenant_id, s.id, 'peer_connected', jsonb_build_object('peer_id', r.peer)
-      from unnest(p_keys, p_peers, v_outcome) r (key, peer, outcome) join berth.sessions s on s.key = r.key
+      from unnest(p_keys, p_peers, v_outcome) r (key, peer, outcome)
+     cross join lateral (select * from berth.sessions x where x.key = r.key offset 0) s
      where r.outcome = 'connected';
     return query select r.n::int, r.outcome, v_now from unnest(v_outcome) with ordinality r (outcome, n);
 end
