@@ -227,8 +227,10 @@ func TestViewerSetMakesARoleThatReads(t *testing.T) {
 	}
 	address.User = url.UserPassword("berth_viewer", "s3cret-enough")
 	viewer := shell{"BERTH_DATABASE_URL=" + address.String()}
+	sh.prints(t, "tenant", "set", "acme")
 	viewer.prints(t, "tenant", "list")
-	viewer.refuses(t, 1, "", "tenant", "set", "acme")
+	viewer.prints(t, "why", "s-1", "--tenant", "acme")
+	viewer.refuses(t, 1, "", "tenant", "set", "other")
 	sh.prints(t, "viewer", "set") // keeps the password
 	viewer.prints(t, "region", "list")
 
@@ -239,4 +241,56 @@ func TestViewerSetMakesARoleThatReads(t *testing.T) {
 	sh.refuses(t, 1, "ASCII", "viewer", "set", "--password-file", file("naïve"))
 	viewer.refuses(t, 1, "read-only", "viewer", "set")
 	shell{}.refuses(t, 2, "BERTH_DATABASE_URL", "viewer", "set")
+}
+
+func TestWhyTellsWhatHappenedToASession(t *testing.T) {
+	t.Parallel()
+	database := databases.Database(t)
+	sh := shell{"BERTH_DATABASE_URL=" + database.URL}
+	sh.prints(t, "region", "set", "eu")
+	sh.prints(t, "tenant", "set", "acme", "--default-region", "eu")
+	_, err := database.Pool.Exec(t.Context(), `
+		select berth.register_worker('w-1', 1, 'eu', 2, 'ws://w-1', 'http://w-1', 'v1', 60), berth.open_worker('w-1', 1);
+		select berth.register_worker('w-2', 2, 'eu', 2, 'ws://w-2', 'http://w-2', 'v1', 60, '{"gpu": "l4"}');
+		insert into berth.sessions (key, tenant_id, id, state, region, requested_region, worker_id, instance, generation, handler,
+			ttl_seconds, idle_timeout_seconds, created_at, placed_at, expires_at)
+		values (1, 'acme', 's-1', 'active', 'eu', 'eu', 'w-1', 1, nextval('berth.generation_seq'), 'echo', 60, 60, now(), now(), now() + interval '1 hour');
+		update berth.slots set session = 1 where worker_id = 'w-1' and ordinal = 1;
+		insert into berth.session_events (session, tenant_id, session_id, type, data) values
+			(1, 'acme', 's-1', 'created', '{"worker_id": "w-0", "instance": 7, "generation": 900, "region": "eu", "rank": 0.25}'),
+			(1, 'acme', 's-1', 'displaced', '{"worker_id": "w-0", "generation": 900, "cause": "worker_lost"}'),
+			(1, 'acme', 's-1', 'replaced', '{"worker_id": "w-1", "instance": 1, "generation": 901, "region": "eu", "rank": 0.5}');
+		insert into berth.refusal_counts values (date_trunc('minute', now()), 'acme', 'eu', 'at_capacity', 12)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := sh.prints(t, "why", "s-1", "--tenant", "acme")
+	for _, want := range []string{
+		"Session s-1 of acme is active on w-1 in eu", "It asks for 1 slot in eu, strategy spread.", "Owners so far", "worker_lost",
+		"1 worker could take it, 1 not", "it is starting", "the owner", "at_capacity  12",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	var shown struct {
+		Session struct {
+			State string `json:"state"`
+		} `json:"session"`
+		Owners []struct {
+			WorkerID string `json:"worker_id"`
+		} `json:"owners"`
+	}
+	if err := json.Unmarshal([]byte(sh.prints(t, "why", "s-1", "--tenant", "acme", "-o", "json")), &shown); err != nil ||
+		shown.Session.State != "active" || len(shown.Owners) != 2 || shown.Owners[0].WorkerID != "w-0" {
+		t.Errorf("as JSON: %v, %+v", err, shown)
+	}
+	if text := sh.prints(t, "why", "s-9", "--tenant", "acme"); !strings.Contains(text, "does not exist") || !strings.Contains(text, "at_capacity") {
+		t.Errorf("of an id that never was: %s", text)
+	}
+	sh.refuses(t, 1, "not_found", "why", "s-1", "--tenant", "nobody")
+	sh.refuses(t, 2, "--tenant", "why", "s-1")
+	sh.refuses(t, 2, "session id is not valid", "why", "no/slash", "--tenant", "acme")
+	sh.refuses(t, 2, "arg(s)", "why", "--tenant", "acme")
+	sh.refuses(t, 2, "--output", "why", "s-1", "--tenant", "acme", "-o", "yaml")
 }

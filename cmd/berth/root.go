@@ -21,7 +21,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(devCommand(), apiCommand(), workerCommand(), migrateCommand(), tenantCommand(), keyCommand(),
-		regionCommand(), sessionCommand(), viewerCommand(), benchCommand(), configCommand(), healthcheckCommand())
+		regionCommand(), sessionCommand(), whyCommand(), viewerCommand(), benchCommand(), configCommand(), healthcheckCommand())
 	strict(root)
 	return root
 }

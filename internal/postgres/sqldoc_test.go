@@ -61,10 +61,16 @@ func (r *rig) populate() {
 	r.place(start("d"))
 	r.placeRefused(berth.CodeAtCapacity, start("e"))
 	r.ok(r.store.AddRefusals(r.Context(), []berth.RefusalCount{{TenantID: "t1", Region: "eu", Code: berth.CodeAtCapacity, Refusals: 3}}))
+	r.waiter("e", w2.number)
+}
+
+// waiter makes a start of t1 wait in eu for an API process that is present as the instance.
+func (r *rig) waiter(id string, process berth.Instance) {
+	r.Helper()
 	r.exec(`insert into berth.waiters (process, tag, tenant_id, session_id, session_named, kind, peer_id, peer_named, role, spill,
 			regions, handler, on_loss, ttl, idle, slots, connect_seconds, max_peers, deadline)
-		values ($1, 1, 't1', 'e', true, 'media', 'p', true, 'offer', true, '{eu}', 'echo', 'rejoin', 60, 60, 1, 30, 64,
-			clock_timestamp() + interval '1 hour')`, int32(w2.number))
+		values ($1, 1, 't1', $2, true, 'media', 'p', true, 'offer', true, '{eu}', 'echo', 'rejoin', 60, 60, 1, 30, 64,
+			clock_timestamp() + interval '1 hour')`, int32(process), id)
 }
 
 // lose declares a worker lost, for the reasons that the reaper has, and takes its sessions off it.
