@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -22,12 +23,14 @@ const Viewer = "berth_viewer"
 // viewerStatements make the role, or make it what it should be. It is cluster-wide, and settings of a role hold where
 // somebody logs in as it, not for its members: hence it may log in. A forgotten transaction of a person would slow every
 // claim, so it ends by itself.
-var viewerStatements = []string{
-	`do $$ begin create role berth_viewer; exception when duplicate_object then null; end $$`,
-	`alter role berth_viewer login`,
-	`alter role berth_viewer set statement_timeout = '30s'`,
-	`alter role berth_viewer set idle_in_transaction_session_timeout = '15s'`,
-	`alter role berth_viewer set default_transaction_read_only = on`,
+func viewerStatements() []string {
+	return []string{
+		`do $$ begin create role berth_viewer; exception when duplicate_object then null; end $$`,
+		`alter role berth_viewer login`,
+		`alter role berth_viewer set statement_timeout = '30s'`,
+		`alter role berth_viewer set idle_in_transaction_session_timeout = '15s'`,
+		`alter role berth_viewer set default_transaction_read_only = on`,
+	}
 }
 
 const (
@@ -63,13 +66,13 @@ func SetViewer(ctx context.Context, url, password string, logger *slog.Logger) e
 }
 
 func makeViewer(ctx context.Context, tx pgx.Tx, password string) error {
-	statements := viewerStatements
+	statements := viewerStatements()
 	if password != "" {
 		verifier, err := scramVerifier(password)
 		if err != nil {
 			return err
 		}
-		statements = append(statements[:len(statements):len(statements)], "alter role berth_viewer password '"+verifier+"'")
+		statements = append(statements, "alter role berth_viewer password '"+verifier+"'")
 	}
 	for _, statement := range statements {
 		_, err := tx.Exec(ctx, statement)
@@ -94,15 +97,7 @@ func makeViewer(ctx context.Context, tx pgx.Tx, password string) error {
 
 func hasState(err error, states ...string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return false
-	}
-	for _, state := range states {
-		if pgErr.Code == state {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(states, pgErr.Code)
 }
 
 // scramVerifier is what Postgres stores of a password (RFC 5803). It is made here, so that the password is in no statement

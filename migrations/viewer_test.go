@@ -154,3 +154,19 @@ func TestViewerIsMadeByThoseWhoMayAndNotHalf(t *testing.T) {
 		t.Errorf("malformed url: %v", err)
 	}
 }
+
+// plainColumns need no word: they mean what the glossary says wherever they stand.
+const plainColumns = `{tenant_id,worker_id,session_id,region,state,handler,created_at,registered_at,selector,minute,refusals,since,start_burst,what}`
+
+func TestViewsForPeopleSayWhatTheyShow(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	silent := lines(t, db.Pool, `select relname || '.' || attname from pg_class c
+		join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+		where c.relnamespace = 'berth'::regnamespace and c.relkind = 'v' and relname <> 'session_rows'
+		  and (obj_description(c.oid, 'pg_class') is null
+		       or col_description(c.oid, a.attnum) is null and not a.attname = any ($1::name[]))`, plainColumns)
+	if len(silent) > 0 {
+		t.Errorf("without a comment: %v", silent)
+	}
+}

@@ -45,24 +45,29 @@ func TestViewShowsEachViolation(t *testing.T) {
 		"no-show that stays":             {"update berth.sessions set connect_by = now() - interval '11 s' where id = 'light'", 6},
 		"expired session that stays":     {"update berth.sessions set expires_at = now() - interval '11 s'", 6},
 	} {
-		t.Run(name, func(t *testing.T) {
-			tx, err := r.db.Pool.Begin(t.Context())
-			r.ok(err)
-			defer func() { r.ok(tx.Rollback(context.WithoutCancel(t.Context()))) }()
-			if tag, err := tx.Exec(t.Context(), broken.statement); err != nil || tag.RowsAffected() == 0 {
-				t.Fatalf("%v, %v", tag, err)
-			}
-			rows, err := tx.Query(t.Context(), "select invariant, what, subject from berth.violations")
-			r.ok(err)
-			found, err := pgx.CollectRows(rows, pgx.RowToStructByName[violation])
-			r.ok(err)
-			seen := false
-			for _, v := range found {
-				seen = seen || v.Invariant == broken.invariant && v.What != "" && v.Subject != ""
-			}
-			if !seen {
-				t.Errorf("invariant %d is not among %+v", broken.invariant, found)
-			}
-		})
+		seen := false
+		found := r.violationsAfter(broken.statement)
+		for _, v := range found {
+			seen = seen || v.Invariant == broken.invariant && v.What != "" && v.Subject != ""
+		}
+		if !seen {
+			t.Errorf("%s: invariant %d is not among %+v", name, broken.invariant, found)
+		}
 	}
+}
+
+// violationsAfter reads the view after a statement, and takes that back.
+func (r *rig) violationsAfter(statement string) []violation {
+	r.Helper()
+	tx, err := r.db.Pool.Begin(r.Context())
+	r.ok(err)
+	defer func() { r.ok(tx.Rollback(context.WithoutCancel(r.Context()))) }()
+	if tag, err := tx.Exec(r.Context(), statement); err != nil || tag.RowsAffected() == 0 {
+		r.Fatalf("%s: %v, %v", statement, tag, err)
+	}
+	rows, err := tx.Query(r.Context(), "select invariant, what, subject from berth.violations")
+	r.ok(err)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[violation])
+	r.ok(err)
+	return found
 }
