@@ -148,7 +148,7 @@ func workerConfig(settings config.Worker, deps worker.Deps) worker.Config {
 		Region:        cmp.Or(settings.Region.Name, defaultRegion),
 		Capacity:      settings.Identity.Slots,
 		Version:       version,
-		Labels:        settings.Identity.LabelMap(),
+		Labels:        config.LabelMap(settings.Identity.Labels),
 		SignalingURL:  cmp.Or(settings.Signaling.URL, "ws://"+deps.SignalingListener.Addr().String()+"/rtc"),
 		ControlURL:    cmp.Or(settings.Control.URL, "http://"+deps.ControlListener.Addr().String()),
 		RenewInterval: settings.Renewal.Interval,

@@ -92,7 +92,7 @@ type Region struct {
 }
 
 // Identity is how a worker is known and how much it carries. An empty WorkerID becomes
-// the host name. Labels are written "name=value"; see [Identity.LabelMap].
+// the host name. Labels are written "name=value"; see [LabelMap].
 type Identity struct {
 	WorkerID      string        `env:"BERTH_WORKER_ID" kind:"id" required:"true" fallback:"the host name"`
 	Slots         int           `env:"BERTH_WORKER_SLOTS" default:"8" min:"1" max:"10000"`

@@ -259,7 +259,7 @@ func TestWorkerLabelsAreNamesWithOneValueEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{"gpu": "a10", "zone": "eu/west-1.b"}
-	if got := cfg.Identity.LabelMap(); !reflect.DeepEqual(got, want) {
+	if got := config.LabelMap(cfg.Identity.Labels); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	long := strings.Repeat("x", 64)

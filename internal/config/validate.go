@@ -166,7 +166,7 @@ func (i Identity) rules(p *problems) {
 	switch {
 	case len(i.Labels) > berth.MaxWorkerLabels:
 		p.add("BERTH_WORKER_LABELS", "has more than "+strconv.Itoa(berth.MaxWorkerLabels)+" labels", "leave out what no selector asks for")
-	case len(i.LabelMap()) < len(i.Labels):
+	case len(LabelMap(i.Labels)) < len(i.Labels):
 		p.add("BERTH_WORKER_LABELS", "has two labels of one name", "give each name once")
 	}
 }

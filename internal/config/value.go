@@ -74,14 +74,14 @@ func (a Announce) String() string {
 	}
 }
 
-// LabelMap returns the labels by name. They must have been validated.
-func (i Identity) LabelMap() map[string]string {
-	labels := make(map[string]string, len(i.Labels))
-	for _, label := range i.Labels {
+// LabelMap returns labels like "name=value" by name. They must have been validated.
+func LabelMap(labels []string) map[string]string {
+	values := make(map[string]string, len(labels))
+	for _, label := range labels {
 		name, value, _ := strings.Cut(label, "=")
-		labels[name] = value
+		values[name] = value
 	}
-	return labels
+	return values
 }
 
 // isDecimal accepts what people mean by a whole number: 0, or digits without a leading zero.
