@@ -158,10 +158,14 @@ func (q *queue) poll(ctx context.Context) {
 	}
 }
 
-// serve is the queue's own turn. An error is the database's, which every waiter will meet.
+// serve is the queue's own turn: waiters that were queued under an earlier presence become this one's, and those whose
+// turn it is are served. An error is the database's, which every waiter will meet.
 func (q *queue) serve(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
+	if process := q.process.Load(); process != 0 {
+		_ = q.store.exec(limited, "waiter_adopt", q.ids(), process)
+	}
 	_ = q.store.exec(limited, "waiter_serve", berth.MaxBatch)
 }
 
@@ -223,7 +227,8 @@ func (q *queue) abandon(ctx context.Context, id int64, served <-chan waiterRow) 
 
 // answer turns what a waiter got into what its caller is told.
 func (q *queue) answer(ctx context.Context, request claimRequest, queued claimed, row waiterRow) (claimed, error) {
-	answer := claimRow{Outcome: "at_capacity", At: row.At}
+	limits := queued.placement.Limits
+	answer := claimRow{Outcome: "at_capacity", At: row.At, Quota: limits.MaxConcurrent, StartRate: &limits.StartRate}
 	if row.Outcome == nil {
 		return claimed{refusal: errAtCapacity(), placement: queued.placement}, nil
 	}
@@ -238,12 +243,16 @@ func (q *queue) answer(ctx context.Context, request claimRequest, queued claimed
 	if err != nil {
 		return claimed{}, err
 	}
-	placement := answer.placement(session)
-	placement.Limits = queued.placement.Limits
-	placement.Created = answer.Outcome == "created"
-	if !session.State.HoldsSlot() {
-		return q.store.place(ctx, request) // it lost its worker meanwhile
+	switch {
+	case session.State == berth.SessionEnded:
+		return claimed{refusal: errSessionEnded(), placement: queued.placement}, nil
+	case !session.State.HoldsSlot(): // it lost its worker meanwhile
+		key := int64(session.Key)
+		return q.store.place(ctx, claimRequest{start: request.start, only: &key})
 	}
+	placement := answer.placement(session)
+	placement.Limits = limits
+	placement.Created = answer.Outcome == "created"
 	return claimed{placement: placement, peerCreated: answer.PeerCreated || placement.Created}, nil
 }
 

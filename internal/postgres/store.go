@@ -164,6 +164,7 @@ func write[Row any](ctx context.Context, s *Store, name string, args ...any) ([]
 		return nil, named(name, err)
 	}
 	defer conn.Release()
+	s.unsure.Delete(conn.Conn().PgConn()) // of a statement before this one
 	rows, err := conn.Query(ctx, s.queries[name], args...)
 	if err != nil {
 		return nil, named(name, err)

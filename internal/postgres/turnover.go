@@ -11,6 +11,8 @@ import (
 const (
 	// turnoverAge is how long an estimate of turnover is good for.
 	turnoverAge = time.Second
+	// turnoverWait bounds the read of an estimate, for which a refusal waits.
+	turnoverWait = 500 * time.Millisecond
 	// idleHint is the wait suggested when no slot was freed within the last minute.
 	idleHint = 5 * time.Second
 	// longestHint is the longest wait that is suggested.
@@ -39,9 +41,9 @@ type imaginary struct {
 // refusal is at_capacity with the wait that is worth it for this start.
 func (t *turnover) refusal(ctx context.Context, start berth.Start) *berth.Refusal {
 	refusal := errAtCapacity()
+	t.refresh(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refresh(ctx)
 	region := start.Region
 	if start.Spill {
 		region = "" // any of several may free the slot
@@ -70,16 +72,20 @@ type turnoverRow struct {
 	Waiting   int
 }
 
-// refresh reads the database at most once a second. Without an answer the last estimate stands.
+// refresh reads the database at most once a second, for one caller; the others take the last estimate meanwhile. Without
+// an answer it stands.
 func (t *turnover) refresh(ctx context.Context) {
-	if time.Since(t.readAt) < turnoverAge {
+	if !t.due() {
 		return
 	}
-	t.readAt = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, turnoverWait)
+	defer cancel()
 	rows, err := collect[turnoverRow](ctx, t.store, "turnover_read")
 	if err != nil {
 		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.rates, t.waiting = map[string]float64{}, map[string]int{}
 	for _, row := range rows {
 		t.rates[row.Region] += row.PerSecond
@@ -89,4 +95,15 @@ func (t *turnover) refresh(ctx context.Context) {
 			t.waiting[""] += row.Waiting
 		}
 	}
+}
+
+// due says whether the caller is the one to read.
+func (t *turnover) due() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.readAt) < turnoverAge {
+		return false
+	}
+	t.readAt = time.Now()
+	return true
 }

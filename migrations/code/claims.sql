@@ -159,11 +159,14 @@ declare
     t_burst      int[];
     t_tokens     float8[];
     t_starts     int[];
+    t_paid       int[];
     -- Of each request.
     v_tenant     int[];
     v_free       boolean[] := array_fill(true, array[v_n]);
     v_live       bigint[] := array_fill(null::bigint, array[v_n]);
     v_found      bigint[];
+    v_made       bigint[] := array_fill(null::bigint, array[v_n]);   -- by the Idempotency-Key
+    v_made_hash  bytea[] := array_fill(null::bytea, array[v_n]);
     v_locked     bigint[] := '{}';
     v_outcome    text[];
     v_key        bigint[];
@@ -194,6 +197,8 @@ declare
     v_rates      boolean;
     v_limited    int[];
     v_starting   int[];
+    v_ghosts     record;
+    v_present    int[] := '{}';
     v_again      boolean := false;
     v_peer       record;
     v_peer_id    text[] := p_peers;
@@ -210,24 +215,27 @@ begin
     if v_unsettled then
         perform berth.settle_generations();
     end if;
+    if v_queue then
+        v_present := array(select berth.present_instances());
+    end if;
     select array_agg(u.id), array_agg(t.id is not null), array_agg(l.alone),
            array_agg(case when t.id is null then true
                           when l.alone then pg_try_advisory_xact_lock(1650815594, t.num)
-                          else pg_try_advisory_xact_lock_shared(1650815594, t.num) end),
-           array_agg(t.default_region), array_agg(t.strategy), array_agg(t.max_concurrent_sessions),
-           array_agg(t.start_rate), array_agg(t.start_burst)
-      into t_id, t_exists, t_alone, t_held, t_region, t_strategy, t_quota, t_rate, t_burst
+                          else pg_try_advisory_xact_lock_shared(1650815594, t.num) end)
+      into t_id, t_exists, t_alone, t_held
       from (select distinct d.id from unnest(p_tenants) d (id) order by d.id) u
       left join lateral (select * from berth.tenants x where x.id = u.id offset 0) t on true
      cross join lateral (
            select t.start_rate is not null or coalesce(t.max_concurrent_sessions - (
                       select sum(n.live_sessions) from berth.tenant_lanes n where n.tenant_id = t.id), c_spare) < c_spare as alone
            offset 0) l;
-    select array_agg(l.row) into t_lane
-      from unnest(t_id, t_held) t (id, held)
-      left join lateral (
-           select n.ctid as row from berth.tenant_lanes n where t.held and n.tenant_id = t.id
-            order by n.lane limit 1 for no key update skip locked) l on true;
+    t_lane := berth.pick_lanes(t_id, t_held);
+    -- Only now: whoever changes a tenant does so under its lock.
+    select array_agg(t.default_region), array_agg(t.strategy), array_agg(t.max_concurrent_sessions),
+           array_agg(t.start_rate), array_agg(t.start_burst)
+      into t_region, t_strategy, t_quota, t_rate, t_burst
+      from unnest(t_id) u (id)
+      left join lateral (select * from berth.tenants x where x.id = u.id offset 0) t on true;
     v_tenant := array(select array_position(t_id, u.id) from unnest(p_tenants) u (id));
 
     -- Ids and keys that callers chose: of two claims of one, the second finds what the first made. A live row stays as it
@@ -237,14 +245,23 @@ begin
             select (not r.named or pg_try_advisory_xact_lock(hashtextextended(r.tenant || '/' || r.id, 0)))
                    and (r.key is null or pg_try_advisory_xact_lock(hashtextextended(r.tenant || '#' || r.key, 0)))
               from unnest(p_tenants, p_ids, p_named, p_idempotency) r (tenant, id, named, key));
+        if array_remove(p_idempotency, null) <> '{}' then
+            -- A key whose session nobody ever came to may start another.
+            select array_agg(case when x.ended_reason = 'no_show' then null else k.session end), array_agg(k.body_hash)
+              into v_made, v_made_hash
+              from unnest(p_tenants, p_idempotency) r (tenant, key)
+              left join lateral (
+                   select i.session, i.body_hash from berth.idempotency_keys i
+                    where r.key is not null and i.tenant_id = r.tenant and i.key = r.key
+                      and i.created_at > v_now - interval '24 h' offset 0) k on true
+              left join lateral (
+                   select s.ended_reason from berth.sessions s where k.session is not null and s.key = k.session offset 0) x on true;
+        end if;
         v_live := array(
-            select coalesce((
-                       select k.session from berth.idempotency_keys k
-                        where r.key is not null and k.tenant_id = r.tenant and k.key = r.key
-                          and k.created_at > v_now - interval '24 h'), (
+            select coalesce(r.made, (
                        select n.key from berth.sessions n
                         where r.named and n.tenant_id = r.tenant and n.id = r.id and n.state <> 'ended'))
-              from unnest(p_tenants, p_ids, p_named, p_idempotency) r (tenant, id, named, key));
+              from unnest(p_tenants, p_ids, p_named, v_made) r (tenant, id, named, made));
         v_found := array_remove(v_live, null);
         if v_found <> '{}' then
             v_locked := array(
@@ -257,7 +274,8 @@ begin
     -- Decide each request. A region of the API's own that no worker was ever in is as good as none.
     select array_agg(case
                when d.sole is not null and d.sole is distinct from d.key then 'ended'
-               when d.made is not null and d.made_hash <> d.hash then 'mismatch'
+               when d.made_hash <> d.hash then 'mismatch'
+               when d.made is not null and d.ended_reason = 'no_show' then 'contended'      -- just now
                when d.made is not null and (d.key is null or d.state = 'ended') then 'ended'
                when d.waits then 'in_flight'
                when d.key is not null and d.live_kind <> d.kind then 'conflict'
@@ -274,8 +292,8 @@ begin
            array_agg(d.wanted), array_agg(d.may_spill), array_agg(d.avoid), array_agg(d.weight),
            array_agg(d.strategy), array_agg(d.selector)
       into v_outcome, v_key, v_replayed, v_region, v_spill, v_avoid, v_slots, v_strategy, v_selector
-      from (select r.ord, r.lead, r.sole, r.kind, r.hash, r.free, s.key, s.kind as live_kind, s.state,
-                   t_exists[r.t] as known, t_lane[r.t] is not null as lane, i.session as made, i.body_hash as made_hash,
+      from (select r.ord, r.lead, r.sole, r.kind, r.hash, r.free, s.key, s.kind as live_kind, s.state, s.ended_reason,
+                   t_exists[r.t] as known, t_lane[r.t] is not null as lane, r.made, r.made_hash,
                    r.idempotency is not null and p_waiter is null and exists (
                        select from berth.waiters q
                         where q.tenant_id = r.tenant and q.idempotency = r.idempotency) as waits,
@@ -286,19 +304,17 @@ begin
                    coalesce(s.strategy, r.strategy, t_strategy[r.t]) as strategy,
                    case when s.key is null then r.selector else s.selector end as selector
               from unnest(p_tenants, p_ids, p_leads, p_keys, p_kinds, p_regions, p_spills, p_slots, p_strategies,
-                          p_selectors, p_idempotency, p_body_hashes, v_tenant, v_free, v_live) with ordinality
+                          p_selectors, p_idempotency, p_body_hashes, v_tenant, v_free, v_live,
+                          v_made, v_made_hash) with ordinality
                    r (tenant, id, lead, sole, kind, region, spill, slots, strategy, selector, idempotency, hash, t,
-                      free, live, ord)
-              left join lateral (
-                   select k.session, k.body_hash from berth.idempotency_keys k
-                    where r.idempotency is not null and k.tenant_id = r.tenant and k.key = r.idempotency
-                      and k.created_at > v_now - interval '24 h' offset 0) i on true
+                      free, live, made, made_hash, ord)
               left join lateral (
                    select k.* from berth.sessions k
                     where r.live is not null and k.key = r.live offset 0) s on true) d;
 
     -- What each tenant may still start, as of after its locks.
     t_starts := array_fill(0, array[cardinality(t_id)]);
+    t_paid := t_starts;
     t_live := array_fill(null::int, array[cardinality(t_id)]);
     t_tokens := array_fill(null::float8, array[cardinality(t_id)]);
     v_quotas := array_remove(t_quota, null) <> '{}';
@@ -309,6 +325,11 @@ begin
                           from unnest(t_id, t_quota) u (id, quota));
     end if;
     if v_rates then
+        for v_t in 1 .. cardinality(t_id) loop
+            if t_rate[v_t] is not null and not t_alone[v_t] then
+                t_alone[v_t] := null;
+            end if;
+        end loop;
         t_tokens := array(select case when u.rate is not null then coalesce((
                             select least(u.burst, x.tokens + u.rate * greatest(0, extract(epoch from v_now - x.refilled_at)))
                               from berth.start_buckets x where x.tenant_id = u.id), u.burst) end
@@ -322,10 +343,14 @@ begin
             end if;
         end loop;
         if p_waiter is null then
-            t_live := berth.end_ghosts(
+            v_ghosts := berth.end_ghosts(
                 t_id, array(select case when u.alone then cardinality(array_positions(v_starting, u.n::int)) - (u.quota - u.live) end
                               from unnest(t_alone, t_quota, t_live) with ordinality u (alone, quota, live, n) order by u.n),
                 t_live, v_now, p_connect_seconds, p_rejoin_seconds, c_grace);
+            t_live := v_ghosts.live;
+            if v_ghosts.ended then
+                t_lane := berth.pick_lanes(t_id, t_held);      -- their ends wrote the lanes: they are elsewhere now
+            end if;
         end if;
     end if;
 
@@ -349,7 +374,8 @@ begin
                 if t_alone[v_t] is null then
                     v_outcome[v_i] := 'contended';
                     continue;
-                elsif t_quota[v_t] - t_live[v_t] - t_starts[v_t] <= 0 or t_tokens[v_t] - t_starts[v_t] < 1 then
+                elsif t_quota[v_t] - t_live[v_t] - t_starts[v_t] <= 0
+                      or p_waiter is null and t_tokens[v_t] - t_starts[v_t] < 1 then
                     v_beyond := v_beyond || v_i;
                     continue;
                 end if;
@@ -359,7 +385,7 @@ begin
         end loop;
         v_took := berth.take_slots(
             array(select v_key[o.i] from unnest(v_left) o (i)), v_regions,
-            v_group.avoid, v_group.slots, v_group.strategy, v_group.selector, v_queue, p_tag, p_waiter);
+            v_group.avoid, v_group.slots, v_group.strategy, v_group.selector, v_queue, v_present, p_tag, p_waiter);
         v_took_n := cardinality(v_took.workers);
         for v_t in 1 .. v_took_n loop
             v_i := v_left[v_t];
@@ -371,7 +397,7 @@ begin
         end loop;
         -- Refuse only what is true.
         v_lack := case when v_took_n = cardinality(v_left) then null
-                       when berth.room_visible(v_regions, v_group.slots, v_group.selector, v_queue, p_tag, p_waiter)
+                       when berth.room_visible(v_regions, v_group.slots, v_group.selector, v_queue, v_present, p_tag, p_waiter)
                        then 'contended' else 'at_capacity' end;
         foreach v_i in array v_left[v_took_n + 1:] loop
             if v_outcome[v_i] = 'created' then
@@ -395,13 +421,6 @@ begin
         update berth.tenant_lanes l set live_sessions = l.live_sessions + u.starts
           from unnest(t_lane, t_starts) u (lane, starts)
          where u.starts > 0 and l.ctid = u.lane;
-        if v_rates then
-            insert into berth.start_buckets (tenant_id, tokens, refilled_at)
-            select u.id, u.tokens - u.starts, v_now
-              from unnest(t_id, t_tokens, t_starts) u (id, tokens, starts)
-             where u.tokens is not null and u.starts > 0
-            on conflict (tenant_id) do update set tokens = excluded.tokens, refilled_at = excluded.refilled_at;
-        end if;
     end if;
 
     if v_any_named then
@@ -441,7 +460,8 @@ begin
         on conflict (tenant_id, key) do update
            set body_hash = excluded.body_hash, session = excluded.session, created_at = excluded.created_at;
     end if;
-    if p_process is not null and 'at_capacity' = any (v_outcome) then
+    if p_process is not null and exists (
+        select from unnest(v_outcome, p_waits) r (outcome, wait) where r.outcome = 'at_capacity' and r.wait > 0) then
         v_waiter := berth.enqueue_starts(
             p_process, v_now, p_tenants, p_ids, p_named, p_keys, p_kinds, p_peers, p_peers_named, p_roles, v_region, v_spill,
             p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, v_slots, v_strategy, v_selector, p_idempotency,
@@ -449,6 +469,19 @@ begin
     end if;
 
 
+    -- A start that waits has paid: it was let in now, whenever its turn comes.
+    if v_rates and p_waiter is null then
+        for v_i in 1 .. v_n loop
+            if v_waiter[v_i] is not null then
+                t_paid[v_tenant[v_i]] := t_paid[v_tenant[v_i]] + 1;
+            end if;
+        end loop;
+        insert into berth.start_buckets (tenant_id, tokens, refilled_at)
+        select u.id, u.tokens - u.starts - u.paid, v_now
+          from unnest(t_id, t_tokens, t_starts, t_paid) u (id, tokens, starts, paid)
+         where u.tokens is not null and u.starts + u.paid > 0
+        on conflict (tenant_id) do update set tokens = excluded.tokens, refilled_at = excluded.refilled_at;
+    end if;
     if v_rates then
         v_limited := array(select case when r.outcome = 'rate_limited' then r.t end from unnest(v_outcome, v_tenant) r (outcome, t));
     end if;

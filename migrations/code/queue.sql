@@ -17,7 +17,9 @@ declare
 begin
     perform pg_advisory_xact_lock(1650815595, 0);
     v_room := p_most - (select count(*) from berth.waiters where outcome is null);
-    v_round := coalesce((select min(tag) from berth.waiters where outcome is null), 1);
+    v_round := coalesce((select min(w.tag) from berth.waiters w
+                          where w.outcome is null and w.deadline > p_now
+                            and w.process in (select berth.present_instances())), 1);
     for v_i in 1 .. cardinality(p_ids) loop
         continue when p_outcomes[v_i] <> 'at_capacity' or coalesce(p_waits[v_i], 0) <= 0 or v_room <= 0;
         v_tag := greatest(v_round, 1 + coalesce((
@@ -59,7 +61,7 @@ begin
         return 0;
     end if;
     v_present := array(select berth.present_instances());
-    while v_served < p_most loop
+    while v_served < least(p_most, 256) loop          -- a batch; see claim_sessions
         -- One at a time: whoever opens a slot beside us serves the next, and not somebody far behind.
         select q.* into v_waiter from berth.waiters q
          where q.outcome is null and (q.tag, q.id) > (v_tag, v_id) and q.deadline > clock_timestamp()
@@ -79,13 +81,9 @@ begin
             array[v_waiter.slots], array[v_waiter.strategy], array[v_waiter.selector], array[v_waiter.idempotency],
             array[v_waiter.body_hash], array[0::float8], null, v_waiter.connect_seconds, 0, v_waiter.max_peers, null, 0,
             v_waiter.tag, v_waiter.id);
-        if v_answer.outcome in ('contended', 'rate_limited') then
-            continue;
-        elsif v_answer.outcome = 'at_capacity' then
+        continue when v_answer.outcome = 'contended';
+        if v_answer.outcome = 'at_capacity' then
             v_full := v_full || v_asks;
-            if v_waiter.slots > 1 and v_waiter.reserved_until is null then
-                update berth.waiters set reserved_until = clock_timestamp() + c_reserve where id = v_waiter.id;
-            end if;
             continue;
         end if;
         update berth.waiters
@@ -95,6 +93,18 @@ begin
          where id = v_waiter.id;
         v_served := v_served + 1;
     end loop;
+    -- The first in line, if it is weighted, keeps what it may use until enough of one worker is free, or its time is over.
+    update berth.waiters q set reserved_until = clock_timestamp() + c_reserve
+     where q.id = (select h.id from berth.waiters h
+                    where h.outcome is null and h.slots > 1 and h.reserved_until is null and h.deadline > clock_timestamp()
+                      and h.process = any (v_present)
+                      and not exists (
+                          select from berth.waiters e
+                           where e.outcome is null and e.deadline > clock_timestamp() and e.process = any (v_present)
+                             and (e.tag, e.id) < (h.tag, h.id)
+                             and (e.slots = 1 or e.reserved_until is null or e.reserved_until > clock_timestamp())
+                             and (e.regions[1] is null or h.regions[1] is null or e.regions && h.regions))
+                    order by h.tag, h.id limit 1 for no key update skip locked);
     return v_served;
 end
 $$;

@@ -1,16 +1,26 @@
--- hold_lanes locks a lane of each tenant for whoever ends sessions, before it locks any of them: one that nobody has, or
--- waits for one when all are taken.
-create function berth.hold_lanes(p_tenants text[]) returns void
+-- pick_lanes locks a lane of each tenant that nobody has, and returns where it is; null where all are taken, or the
+-- tenant is not to be touched. It comes before any session is locked, and waits for nobody.
+create function berth.pick_lanes(p_tenants text[], p_wanted boolean[]) returns tid[]
+language plpgsql as $$
+begin
+    return array(
+        select l.row from unnest(p_tenants, p_wanted) t (id, wanted)
+          left join lateral (
+               select n.ctid as row from berth.tenant_lanes n where t.wanted and n.tenant_id = t.id
+                order by n.lane limit 1 for no key update skip locked) l on true);
+end
+$$;
+
+-- hold_lanes is pick_lanes for whoever ends sessions: it returns the tenants whose sessions may be ended now.
+create function berth.hold_lanes(p_tenants text[]) returns text[]
 language plpgsql as $$
 declare
-    v_tenant text;
+    v_ids text[] := array(select distinct u.id from unnest(p_tenants) u (id) order by 1);
 begin
-    for v_tenant in select distinct u.id from unnest(p_tenants) u (id) order by 1 loop
-        perform from berth.tenant_lanes where tenant_id = v_tenant order by lane limit 1 for no key update skip locked;
-        if not found then
-            perform from berth.tenant_lanes where tenant_id = v_tenant and lane = pg_backend_pid() % 8 for no key update;
-        end if;
-    end loop;
+    return array(
+        select t.id
+          from unnest(v_ids, berth.pick_lanes(v_ids, array_fill(true, array[cardinality(v_ids)]))) t (id, row)
+         where t.row is not null);
 end
 $$;
 
@@ -47,21 +57,22 @@ language sql stable as $$
      where tenant_id = p_tenant and state in ('assigned', 'awaiting_rejoin') order by due_at limit 1
 $$;
 
--- end_ghosts makes room for starts of tenants at their limit by ending their oldest ghosts, of which nobody was heard
--- for p_grace_seconds, and returns how many sessions each has then. The caller holds those tenants' locks.
+-- end_ghosts makes room for starts of tenants at their limit by ending their oldest ghosts, p_wanted of each at most, of
+-- which nobody was heard for p_grace_seconds. It returns how many sessions each has then, and whether it ended any. The
+-- caller holds those tenants' locks, and lanes.
 create function berth.end_ghosts(
     p_tenants text[], p_wanted int[], p_live int[], p_now timestamptz, p_connect_seconds float8, p_rejoin_seconds float8,
-    p_grace_seconds float8)
-returns int[]
+    p_grace_seconds float8, out live int[], out ended boolean)
 language plpgsql as $$
 declare
-    v_keys    bigint[];
-    v_reasons text[];
-    v_live    int[] := p_live;
+    v_keys    bigint[] := '{}';
+    v_reasons text[] := '{}';
+    v_found   record;
 begin
+    live := p_live;
     for v_t in 1 .. cardinality(p_tenants) loop
         continue when coalesce(p_wanted[v_t], 0) <= 0;
-        select array_agg(g.key), array_agg(g.reason) into v_keys, v_reasons
+        select array_agg(g.key) as keys, array_agg(g.reason) as reasons into v_found
           from (select key, case state when 'assigned' then 'no_show' else 'rejoin_timeout' end as reason
                   from berth.sessions
                  where tenant_id = p_tenants[v_t] and state in ('assigned', 'awaiting_rejoin')
@@ -69,10 +80,15 @@ begin
                    and (connect_by < p_now + make_interval(secs => p_connect_seconds - p_grace_seconds)
                         or rejoin_by < p_now + make_interval(secs => p_rejoin_seconds - p_grace_seconds))
                  order by due_at limit p_wanted[v_t] for no key update skip locked) g;
-        continue when v_keys is null;
-        perform berth.finish_sessions(v_keys, v_reasons);
-        v_live[v_t] := v_live[v_t] - cardinality(v_keys);
+        continue when v_found.keys is null;
+        v_keys := v_keys || v_found.keys;
+        v_reasons := v_reasons || v_found.reasons;
+        live[v_t] := live[v_t] - cardinality(v_found.keys);
     end loop;
-    return v_live;
+    -- All at once: workers' slots are locked in one order by everybody.
+    ended := v_keys <> '{}';
+    if ended then
+        perform berth.finish_sessions(v_keys, v_reasons);
+    end if;
 end
 $$;

@@ -97,7 +97,7 @@ end
 $$;
 
 -- release_sessions ends sessions, one answer per request: ended, gone (it had ended, or the request is about a placement
--- that is history), contended (somebody has the session locked: ask again). An owner names its generation, and ends
+-- that is history), contended (somebody has the session locked, or all lanes of its tenant: ask again). An owner names its generation, and ends
 -- nothing once that placement is history, be it that the session moved on or that it awaits a rejoin. null: in the name
 -- of the tenant, wherever the session is. p_unseen is for a caller that left before its answer: it ends the session only
 -- if nobody connected, and nobody else was told of it.
@@ -113,13 +113,15 @@ set enable_material = off
 set jit = off
 as $$
 declare
+    v_held    text[];
     v_locked  bigint[];
     v_keys    bigint[];
     v_reasons text[];
 begin
-    perform berth.hold_lanes(array(select s.tenant_id from berth.sessions s where s.key = any (p_keys)));
+    v_held := berth.hold_lanes(array(select s.tenant_id from berth.sessions s where s.key = any (p_keys)));
     v_locked := array(
-        select s.key from berth.sessions s where s.key = any (p_keys) order by s.key for no key update skip locked);
+        select s.key from berth.sessions s where s.key = any (p_keys) and s.tenant_id || '' = any (v_held)
+         order by s.key for no key update skip locked);
     select array_agg(e.key), array_agg(e.reason) into v_keys, v_reasons
       from (select distinct on (r.key) r.key, r.reason
               from unnest(p_keys, p_generations, p_reasons, p_unseen) r (key, generation, reason, unseen)
@@ -149,18 +151,19 @@ set plan_cache_mode = force_custom_plan
 as $$
 declare
     v_now     timestamptz := clock_timestamp();
+    v_held    text[];
     v_keys    bigint[];
     v_reasons text[];
 begin
     v_keys := array(select key from berth.sessions where due_at <= v_now
                      order by due_at limit p_limit);
-    perform berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (v_keys)));
+    v_held := berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (v_keys)));
     select array_agg(d.key), array_agg(d.reason) into v_keys, v_reasons
       from (select key, case when expires_at <= v_now then 'expired'
                              when connect_by <= v_now then 'no_show'
                              else 'rejoin_timeout' end as reason
               from berth.sessions
-             where key = any (v_keys) and state <> 'ended' and due_at <= v_now
+             where key = any (v_keys) and tenant_id = any (v_held) and state <> 'ended' and due_at <= v_now
              order by key for no key update skip locked) d;
     if v_keys is null then
         return 0;
@@ -183,6 +186,7 @@ language plpgsql
 set plan_cache_mode = force_custom_plan
 as $$
 declare
+    v_held text[];
     v_keys bigint[];
     v_ends bigint[];
 begin
@@ -190,13 +194,14 @@ begin
                      where worker_id = p_worker and instance < p_below and (p_keys is null or key = any (p_keys))
                        and (p_generation is null or generation = p_generation)
                      order by key limit p_limit);
-    perform berth.hold_lanes(array(
+    v_held := berth.hold_lanes(array(
         select tenant_id from berth.sessions where key = any (v_keys) and on_worker_loss = 'end'));
     select array_agg(d.key) filter (where d.on_worker_loss <> 'end'),
            array_agg(d.key) filter (where d.on_worker_loss = 'end')
       into v_keys, v_ends
       from (select key, on_worker_loss from berth.sessions
              where key = any (v_keys) and worker_id = p_worker and instance < p_below
+               and (on_worker_loss <> 'end' or tenant_id = any (v_held))
                and (p_generation is null or generation = p_generation)
              order by key for no key update skip locked) d;
     v_keys := coalesce(v_keys, '{}');

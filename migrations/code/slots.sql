@@ -9,24 +9,24 @@ end
 $$;
 
 -- fitting_workers lists the workers of one region, or of any, that a request may use: ready, labelled as its selector
--- asks, and not kept for somebody who waits. p_turn is the turn of the request in the queue; null for one that just
--- came, which stands behind all that wait. A waiter for one slot keeps every worker that it may use; a weighted one
--- does so for a few seconds from the time that it became first.
-create function berth.fitting_workers(p_region text, p_selector jsonb, p_tag bigint, p_waiter bigint)
-returns table (id text, num int)
+-- asks, and not kept for somebody who waits. p_tag and p_waiter are the turn of a request from the queue; null for one that
+-- just came, which stands behind all that wait. A waiter for one slot keeps every worker that it may use; a weighted one
+-- only while its reservation lasts. p_present are the processes whose waiters count.
+create function berth.fitting_workers(
+    p_region text, p_selector jsonb, p_queue boolean, p_present int[], p_tag bigint, p_waiter bigint)
+returns table (id text)
 language sql stable as $$
-    select w.id, w.num from berth.workers w
+    select w.id from berth.workers w
      where w.state = 'ready' and w.cordoned_reason is null
        and (p_region is null or w.region = p_region)
        and (p_selector is null or w.labels @> p_selector)
-       and not exists (
+       and (not p_queue or not exists (
            select from berth.waiters q
-            where q.outcome is null and q.deadline > clock_timestamp()
+            where q.outcome is null and q.deadline > clock_timestamp() and q.process = any (p_present)
               and (p_tag is null or (q.tag, q.id) < (p_tag, p_waiter))
               and (q.regions[1] is null or w.region = any (q.regions))
               and (q.selector is null or w.labels @> q.selector)
-              and (q.slots = 1 or q.reserved_until is null or q.reserved_until > clock_timestamp())
-              and berth.presence_held(q.process))
+              and (q.slots = 1 or q.reserved_until > clock_timestamp())))
 $$;
 
 -- The functions from here to take_slots are parts of claim_sessions, and planned under its settings. They return what
@@ -63,36 +63,41 @@ $$;
 
 -- take_fitting is take_any for requests that not every worker fits: with a selector, beside people who wait, or to be
 -- packed. p_workers are the workers that fit. Packing fills the worker that is fullest, then the next. The order is read
--- without locks first, since locking it would lock far more than is taken.
+-- without locks first, since locking it would lock far more than is taken; when somebody has the best ones locked, the
+-- next look goes further.
 create function berth.take_fitting(
     p_keys bigint[], p_workers text[], p_pack boolean,
     out workers text[], out instances int[], out regions text[], out ranks float8[])
 language plpgsql as $$
 declare
     v_n    constant int := cardinality(p_keys);
+    v_look int;
     v_best tid[];
     v_rows tid[];
 begin
-    -- Some more than are wanted replace those that somebody has locked.
-    v_best := array(
-        select f.row from unnest(p_workers) w (id)
-         cross join lateral (
-               select o.*, min(o.ordinal::float8 / o.capacity) over () as first
-                 from (select l.ctid as row, l.worker_id, l.ordinal, l.capacity, l.rank, l.tie, l.handicap from berth.slots l
-                        where l.worker_id = w.id and l.open and l.session is null
-                        order by l.ordinal limit v_n + 8) o) f
-         order by case when p_pack then f.handicap end, case when p_pack then -f.first end,
-                  case when p_pack then f.worker_id end, case when p_pack then f.ordinal end, f.rank, f.tie
-         limit v_n + 8);
-    select array_agg(s.ctid order by s.n), array_agg(s.worker_id order by s.n), array_agg(s.instance order by s.n),
-           array_agg(s.region order by s.n), array_agg(s.rank order by s.n)
-      into v_rows, workers, instances, regions, ranks
-      from (select l.ctid, l.worker_id, l.instance, l.region, l.rank, b.n
-              from unnest(v_best) with ordinality b (row, n)
+    foreach v_look in array array[v_n + 8, v_n + 64, v_n + 1024, v_n + 16384] loop
+        v_best := array(
+            select f.row from unnest(p_workers) w (id)
              cross join lateral (
-                   select k.ctid, k.worker_id, k.instance, k.region, k.rank from berth.slots k
-                    where k.ctid = b.row and k.open and k.session is null for no key update skip locked) l
-             limit v_n) s;
+                   select o.*, min(o.ordinal::float8 / o.capacity) over () as first
+                     from (select l.ctid as row, l.worker_id, l.ordinal, l.capacity, l.rank, l.tie, l.handicap
+                             from berth.slots l
+                            where l.worker_id = w.id and l.open and l.session is null
+                            order by l.ordinal limit v_look) o) f
+             order by case when p_pack then f.handicap end, case when p_pack then -f.first end,
+                      case when p_pack then f.worker_id end, case when p_pack then f.ordinal end, f.rank, f.tie
+             limit v_look);
+        select array_agg(s.ctid order by s.n), array_agg(s.worker_id order by s.n), array_agg(s.instance order by s.n),
+               array_agg(s.region order by s.n), array_agg(s.rank order by s.n)
+          into v_rows, workers, instances, regions, ranks
+          from (select l.ctid, l.worker_id, l.instance, l.region, l.rank, b.n
+                  from unnest(v_best) with ordinality b (row, n)
+                 cross join lateral (
+                       select k.ctid, k.worker_id, k.instance, k.region, k.rank from berth.slots k
+                        where k.ctid = b.row and k.open and k.session is null for no key update skip locked) l
+                 limit v_n) s;
+        exit when cardinality(v_rows) = v_n or cardinality(v_best) < v_look;
+    end loop;
     if v_rows is not null then
         update berth.slots s set session = t.key, part = 0 from unnest(v_rows, p_keys) t (row, key) where s.ctid = t.row;
     end if;
@@ -141,7 +146,7 @@ $$;
 -- is used when nothing else fits.
 create function berth.take_slots(
     p_keys bigint[], p_regions text[], p_avoid text, p_slots int, p_strategy text, p_selector jsonb, p_queue boolean,
-    p_tag bigint, p_waiter bigint,
+    p_present int[], p_tag bigint, p_waiter bigint,
     out workers text[], out instances int[], out regions text[], out ranks float8[])
 language plpgsql as $$
 declare
@@ -156,7 +161,8 @@ begin
     loop
         foreach v_region in array p_regions loop
             if not v_plain then
-                v_workers := array(select w.id from berth.fitting_workers(v_region, p_selector, p_tag, p_waiter) w
+                v_workers := array(select w.id from berth.fitting_workers(
+                                    v_region, p_selector, p_queue, p_present, p_tag, p_waiter) w
                                     where v_avoid is null or w.id <> v_avoid);
             end if;
             while v_left <> '{}' loop
@@ -183,28 +189,25 @@ end
 $$;
 
 -- room_visible says whether a request would fit by what is committed, locked or not: then it is not refused, but
--- asked again. Slots that are kept for somebody who waits are not room.
+-- asked again. It looks at all regions in one snapshot, so that a refusal is true at that instant. Slots that are kept for
+-- somebody who waits are not room.
 create function berth.room_visible(
-    p_regions text[], p_slots int, p_selector jsonb, p_queue boolean, p_tag bigint, p_waiter bigint)
+    p_regions text[], p_slots int, p_selector jsonb, p_queue boolean, p_present int[], p_tag bigint, p_waiter bigint)
 returns boolean
 language plpgsql as $$
-declare
-    v_region text;
-    v_room   boolean := false;
 begin
-    foreach v_region in array p_regions loop
-        if p_slots > 1 or p_selector is not null or p_queue then
-            v_room := exists (
-                select from berth.fitting_workers(v_region, p_selector, p_tag, p_waiter) w
-                 where p_slots = (select count(*) from (select from berth.slots l
-                                   where l.worker_id = w.id and l.open and l.session is null limit p_slots) f));
-        elsif v_region is null then
-            v_room := exists (select from berth.slots l where l.open and l.session is null and l.ordinal > 0);
-        else
-            v_room := exists (select from berth.slots l where l.open and l.session is null and l.region = v_region);
-        end if;
-        exit when v_room;
-    end loop;
-    return v_room;
+    if p_slots > 1 or p_selector is not null or p_queue then
+        return exists (
+            select from unnest(p_regions) c (region)
+             cross join lateral berth.fitting_workers(c.region, p_selector, p_queue, p_present, p_tag, p_waiter) w
+             where p_slots = (select count(*) from (select from berth.slots l
+                               where l.worker_id = w.id and l.open and l.session is null limit p_slots) f));
+    elsif p_regions[1] is null then
+        return exists (select from berth.slots l where l.open and l.session is null and l.ordinal > 0);
+    end if;
+    return exists (
+        select from unnest(p_regions) c (region)
+         cross join lateral (select from berth.slots l
+                              where l.open and l.session is null and l.region = c.region limit 1) f);
 end
 $$;

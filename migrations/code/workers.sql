@@ -236,12 +236,13 @@ language plpgsql
 set plan_cache_mode = force_custom_plan
 as $$
 declare
+    v_held text[];
     v_keys bigint[];
 begin
-    perform berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (p_keys)));
+    v_held := berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (p_keys)));
     v_keys := array(
         select key from berth.sessions
-         where key = any (p_keys) and worker_id = p_id and instance = p_instance and state = 'active'
+         where key = any (p_keys) and tenant_id = any (v_held) and worker_id = p_id and instance = p_instance and state = 'active'
            and forgotten_at is not null
          order by key for no key update);
     perform berth.finish_sessions(v_keys, array_fill('worker_forgot'::text, array[cardinality(v_keys)]));

@@ -10,7 +10,7 @@ returning id, outcome, session_key, replayed, peer_id, role, peer_fresh, clock_t
 select berth.serve_waiters($1::int);
 
 -- name: waiter_adopt
-update berth.waiters set process = $2::int where id = any ($1::bigint[]);
+update berth.waiters set process = $2::int where id = any ($1::bigint[]) and process <> $2::int;
 
 -- name: waiter_purge
 delete from berth.waiters where deadline < clock_timestamp() - $1::interval;
