@@ -204,8 +204,8 @@ func remarks(c berth.Candidate) string {
 	if c.Reason != "" {
 		words = append(words, c.Reason)
 	}
-	if c.Avoided {
-		words = append(words, "lost it last, so others come first")
+	if c.Avoided && c.Fits {
+		words = append(words, "lost it last, so all others come first")
 	}
 	if c.SuspectReason != "" {
 		words = append(words, "last choice: "+c.SuspectReason)

@@ -58,14 +58,14 @@ type Candidate struct {
 	State         WorkerState `json:"state"`
 	Capacity      int         `json:"capacity"`
 	Used          int         `json:"used"`
-	Free          int         `json:"free"`             // slots that a claim could take
-	Rank          *float64    `json:"rank"`             // of the slot it would get; the lowest wins. nil: it has none
-	Fits          bool        `json:"fits"`             // now
-	Reason        string      `json:"reason,omitzero"`  // why it does not fit
-	SuspectReason string      `json:"suspect,omitzero"` // why it comes last
-	SlowStart     bool        `json:"slow_start"`       // it is new, and gets its share by and by
-	Avoided       bool        `json:"avoided"`          // the session lost it last
-	Owner         bool        `json:"owner"`            // the session is here
+	Free          int         `json:"free"`                    // slots that a claim could take
+	Rank          *float64    `json:"rank"`                    // of the slot it would get; the lowest wins. nil: it has none
+	Fits          bool        `json:"fits"`                    // now
+	Reason        string      `json:"reason,omitzero"`         // why it does not fit
+	SuspectReason string      `json:"suspect_reason,omitzero"` // why it comes last
+	SlowStart     bool        `json:"slow_start"`              // it is new, and gets its share by and by
+	Avoided       bool        `json:"avoided"`                 // the session lost it last
+	Owner         bool        `json:"owner"`                   // the session is here
 }
 
 // Ownership is one owner of a session, and what ended that.

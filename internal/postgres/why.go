@@ -115,15 +115,19 @@ func (s *Store) candidates(ctx context.Context, found searchRow, session *berth.
 		}
 		selector = new(string(text))
 	}
+	avoided := "" // a claim uses it when nothing else fits
+	if session != nil {
+		avoided = session.LastWorkerID
+	}
 	rows, err := collect[candidateRow](ctx, s, "why_candidates",
-		found.Regions, found.Slots, found.Strategy, selector, found.Tag, found.Waiter)
+		found.Regions, found.Slots, found.Strategy, selector, found.Tag, found.Waiter, avoided)
 	candidates := make([]berth.Candidate, 0, len(rows))
 	for _, row := range rows {
 		candidates = append(candidates, berth.Candidate{
 			WorkerID: row.WorkerID, Region: row.Region, State: berth.WorkerState(row.State), Capacity: row.Capacity, Used: row.Used,
 			Free: row.Free, Rank: row.Rank, Fits: row.Reason == nil, Reason: deref(row.Reason), SuspectReason: deref(row.SuspectReason),
 			SlowStart: row.SlowStart,
-			Avoided:   session != nil && session.LastWorkerID == row.WorkerID,
+			Avoided:   row.WorkerID == avoided,
 			Owner:     session != nil && session.WorkerID == row.WorkerID,
 		})
 	}

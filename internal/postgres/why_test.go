@@ -40,6 +40,12 @@ func TestEachOwnerIsToldWithTheEvidenceForItsLoss(t *testing.T) {
 	}
 
 	r.worker("w3", 2)
+	r.worker("w2", 8)
+	for i, c := range r.explain("t1", "a").Candidates {
+		if c.Avoided != (c.WorkerID == "w2") || c.Fits && c.Avoided && i != 1 {
+			t.Errorf("the worker that it lost last comes last: %d, %+v", i, c)
+		}
+	}
 	r.place(start("a"))
 	if last := r.explain("t1", "a").Owners[2]; last.WorkerID != "w3" || !last.Until.IsZero() || last.Cause != "" {
 		t.Errorf("the owner now: %+v", last)

@@ -38,7 +38,7 @@ select c.worker_id, c.region, c.state, c.capacity, c.used, c.free, c.rank, c.rea
          where w.state in ('starting', 'ready', 'draining')
             or w.state = 'lost' and exists (select from berth.gaps g where g.worker_id = w.id and g.instance = w.instance
                                                and g.confirmed_at > clock_timestamp() - interval '1 hour')) c
- order by c.reason is not null, c.ord, case when $3::text = 'pack' then c.handicap end,
+ order by c.reason is not null, c.worker_id is not distinct from $7::text, c.ord, case when $3::text = 'pack' then c.handicap end,
           case when $3::text = 'pack' then -c.first::float8 / greatest(c.capacity, 1) end, c.rank, c.tie, c.worker_id;
 
 -- name: why_owners
