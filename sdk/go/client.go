@@ -48,8 +48,8 @@ type Config struct {
 	// DefaultMaxRetryWait.
 	MaxRetryWait time.Duration
 
-	// AttemptTimeout bounds one attempt of a call. The API may hold a rejoin for 5 s, so less than 6 s loses
-	// answers. Default: DefaultAttemptTimeout.
+	// AttemptTimeout bounds one attempt of a call; one that waits for room (CreateSession.Wait) may take that much
+	// longer. The API may hold a rejoin for 5 s, so less than 6 s loses answers. Default: DefaultAttemptTimeout.
 	AttemptTimeout time.Duration
 }
 

@@ -9,11 +9,15 @@
 //
 // # Calls
 //
-// Every call may be repeated: ids that the caller leaves empty are drawn once, before the first attempt, so that a
-// retry after a lost answer finds the session that the first attempt placed. A call is tried again after connection
-// errors, 408, 425, 502, 503, 504 and session_start_rate_limited, at most Config.MaxRetries times, never earlier than
-// the server's Retry-After and never into the caller's deadline: if the wait would be longer than
+// Every call may be repeated: ids and keys that the caller leaves empty are drawn once, before the first attempt, so
+// that a retry after a lost answer finds the session that the first attempt placed. A call is tried again after
+// connection errors, 408, 425, 502, 503, 504 and session_start_rate_limited, at most Config.MaxRetries times, never
+// earlier than the server's Retry-After and never into the caller's deadline: if the wait would be longer than
 // Config.MaxRetryWait or the time that is left, the call returns at once with an *Error that says how long.
+//
+// While the API works on an earlier attempt (409 with retryable true), the call asks again for its answer, which is no
+// retry, for as long as the API may take for that attempt. A start with CreateSession.Wait is not tried again at capacity after it
+// waited; what interrupted the wait is tried again for what is left of it, at the end of the line.
 //
 // # Connections
 //

@@ -3,6 +3,7 @@ package berth
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -21,8 +22,8 @@ type fakeAPI struct {
 }
 
 type recordedRequest struct {
-	method, path, query, bearer, retryCount string
-	body                                    map[string]any
+	method, path, query, bearer, retryCount, key, prefer string
+	body                                                 map[string]any
 }
 
 func newFakeAPI(t *testing.T, answers ...func(http.ResponseWriter, *http.Request)) *fakeAPI {
@@ -40,7 +41,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.requests = append(f.requests, recordedRequest{
 		method: r.Method, path: r.URL.Path, query: r.URL.RawQuery,
-		bearer: r.Header.Get("Authorization"), retryCount: r.Header.Get("X-Berth-Retry-Count"), body: body,
+		bearer: r.Header.Get("Authorization"), retryCount: r.Header.Get("X-Berth-Retry-Count"),
+		key: r.Header.Get("Idempotency-Key"), prefer: r.Header.Get("Prefer"), body: body,
 	})
 	answer := f.answers[min(len(f.requests), len(f.answers))-1]
 	f.mu.Unlock()
@@ -64,6 +66,15 @@ func answerJSON(status int, v any) func(http.ResponseWriter, *http.Request) {
 
 // refuse answers with a problem document; headers are name, value pairs.
 func refuse(status int, code Code, headers ...string) func(http.ResponseWriter, *http.Request) {
+	return refuseFor(status, code, status >= 500, headers...)
+}
+
+// inFlight says that the request is being worked on.
+func inFlight() func(http.ResponseWriter, *http.Request) {
+	return refuseFor(http.StatusConflict, CodeConflict, true, "Retry-After", "1")
+}
+
+func refuseFor(status int, code Code, retryable bool, headers ...string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i < len(headers); i += 2 {
 			w.Header().Set(headers[i], headers[i+1])
@@ -71,7 +82,7 @@ func refuse(status int, code Code, headers ...string) func(http.ResponseWriter, 
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"code": code, "detail": "No.", "request_id": "req-1", "retryable": status >= 500,
+			"code": code, "detail": "No.", "request_id": "req-1", "retryable": retryable,
 		})
 	}
 }
@@ -106,4 +117,26 @@ func testClient(t *testing.T, config Config) (*Client, *naps) {
 	n := &naps{}
 	c.sleep = n.sleep
 	return c, n
+}
+
+// offline is a client without a network, so that fake time can pass. answer gets the number of the request.
+func offline(t *testing.T, answer func(request int) *http.Response) *Client {
+	t.Helper()
+	requests := 0
+	transport := roundTrip(func(*http.Request) (*http.Response, error) {
+		requests++
+		return answer(requests), nil
+	})
+	client, err := New(Config{URL: "http://api", HTTPClient: &http.Client{Transport: transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// problemResponse is a refusal with a Retry-After field.
+func problemResponse(status int, code Code, retryable bool, retryAfter string) *http.Response {
+	header := http.Header{"Retry-After": {retryAfter}, "Content-Type": {"application/problem+json"}}
+	body := fmt.Sprintf(`{"code":%q,"retryable":%t}`, code, retryable)
+	return &http.Response{StatusCode: status, Header: header, Body: readCloser(body)}
 }

@@ -27,6 +27,10 @@ type Placement struct {
 	CreatedAt       time.Time   `json:"created_at"`
 	ConnectBy       time.Time   `json:"connect_by,omitzero"` // the slot is given back if nobody connects until then
 	ExpiresAt       time.Time   `json:"expires_at"`
+
+	// Replayed says that an earlier request with the same IdempotencyKey made the session: an attempt of this call whose
+	// answer was lost, or a call before it. It is not part of the JSON.
+	Replayed bool `json:"-"`
 }
 
 // LogValue names the placement without its tokens.
@@ -69,28 +73,31 @@ func (s ICEServer) LogValue() slog.Value { return slog.AnyValue(s.URLs) }
 
 // Session is a session as the API reads it: a copy of its row, without tokens. A time that does not apply is zero.
 type Session struct {
-	ID                 string          `json:"id"`
-	TenantID           string          `json:"tenant_id,omitzero"` // told to operators only
-	Kind               string          `json:"kind"`
-	State              string          `json:"state"` // assigned, active, awaiting_rejoin or ended
-	Generation         int64           `json:"generation"`
-	Region             string          `json:"region,omitzero"`           // where it was placed last
-	RequestedRegion    string          `json:"requested_region,omitzero"` // empty: anywhere
-	Spill              bool            `json:"spill"`
-	Spilled            bool            `json:"spilled"`
-	Owner              *Owner          `json:"owner,omitzero"` // nil: nobody owns it now
-	Handler            string          `json:"handler"`
-	OnWorkerLoss       string          `json:"on_worker_loss"`
-	TTLSeconds         int             `json:"ttl_seconds"`
-	IdleTimeoutSeconds int             `json:"idle_timeout_seconds"`
-	Metadata           json.RawMessage `json:"metadata,omitzero"` // as it was given: a JSON object
-	CreatedAt          time.Time       `json:"created_at"`
-	ConnectBy          time.Time       `json:"connect_by,omitzero"` // only while assigned
-	RejoinBy           time.Time       `json:"rejoin_by,omitzero"`  // only while awaiting_rejoin
-	ExpiresAt          time.Time       `json:"expires_at"`
-	EndedAt            time.Time       `json:"ended_at,omitzero"`     // only once ended
-	EndedReason        string          `json:"ended_reason,omitzero"` // only once ended
-	Peers              []SessionPeer   `json:"peers,omitzero"`        // nil in lists
+	ID                 string            `json:"id"`
+	TenantID           string            `json:"tenant_id,omitzero"` // told to operators only
+	Kind               string            `json:"kind"`
+	State              string            `json:"state"` // assigned, active, awaiting_rejoin or ended
+	Generation         int64             `json:"generation"`
+	Region             string            `json:"region,omitzero"`           // where it was placed last
+	RequestedRegion    string            `json:"requested_region,omitzero"` // empty: anywhere
+	Spill              bool              `json:"spill"`
+	Spilled            bool              `json:"spilled"`
+	Slots              int               `json:"slots"`             // how many it takes while it has an owner
+	Strategy           string            `json:"strategy,omitzero"` // spread or pack
+	Selector           map[string]string `json:"selector,omitzero"` // nil: any worker would do
+	Owner              *Owner            `json:"owner,omitzero"`    // nil: nobody owns it now
+	Handler            string            `json:"handler"`
+	OnWorkerLoss       string            `json:"on_worker_loss"`
+	TTLSeconds         int               `json:"ttl_seconds"`
+	IdleTimeoutSeconds int               `json:"idle_timeout_seconds"`
+	Metadata           json.RawMessage   `json:"metadata,omitzero"` // as it was given: a JSON object
+	CreatedAt          time.Time         `json:"created_at"`
+	ConnectBy          time.Time         `json:"connect_by,omitzero"` // only while assigned
+	RejoinBy           time.Time         `json:"rejoin_by,omitzero"`  // only while awaiting_rejoin
+	ExpiresAt          time.Time         `json:"expires_at"`
+	EndedAt            time.Time         `json:"ended_at,omitzero"`     // only once ended
+	EndedReason        string            `json:"ended_reason,omitzero"` // only once ended
+	Peers              []SessionPeer     `json:"peers,omitzero"`        // nil in lists
 }
 
 // SessionPeer is a peer of a session and whether it is connected.

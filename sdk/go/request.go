@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,45 +13,6 @@ import (
 
 // maxAnswerBytes bounds what is read of a successful answer: a full page of sessions with metadata fits.
 const maxAnswerBytes = 4 << 20
-
-// call is one logical call of the API: the same bytes on every attempt.
-type call struct {
-	method string
-	url    string
-	token  string // bearer
-	body   any    // nil: none
-	answer any    // nil: ignored
-}
-
-// do makes a call with retries.
-func (c *Client) do(ctx context.Context, k call) error {
-	return c.doLimited(ctx, k, c.maxRetries)
-}
-
-func (c *Client) doLimited(ctx context.Context, k call, maxRetries int) error {
-	body, err := encodeBody(k.body)
-	if err != nil {
-		return err
-	}
-	limits := retryLimits{maxRetries: maxRetries, maxWait: c.maxRetryWait}
-	for retries := 0; ; retries++ {
-		override, err := c.attempt(ctx, k, body, retries)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("%s: %w", k.method, err)
-		}
-		o := outcomeOf(err, override, retries, remaining(ctx))
-		wait, again := decide(o, limits, c.random(), c.random())
-		if !again {
-			return err
-		}
-		if c.sleep(ctx, wait) != nil {
-			return fmt.Errorf("gave up waiting for a retry: %w (last answer: %w)", context.Cause(ctx), err)
-		}
-	}
-}
 
 func encodeBody(v any) ([]byte, error) {
 	if v == nil {
@@ -65,11 +25,11 @@ func encodeBody(v any) ([]byte, error) {
 	return body, nil
 }
 
-// attempt sends the call once. override is the answer's Berth-Should-Retry field.
-func (c *Client) attempt(ctx context.Context, k call, body []byte, retries int) (override string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.attemptTimeout)
+// attempt sends the call once, after sent attempts before it. override is the answer's Berth-Should-Retry field.
+func (c *Client) attempt(ctx context.Context, k call, body []byte, sent int) (override string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.attemptTimeout+k.wait)
 	defer cancel()
-	req, err := newRequest(ctx, k, body, retries)
+	req, err := newRequest(ctx, k, body, sent)
 	if err != nil {
 		return "false", err
 	}
@@ -81,10 +41,13 @@ func (c *Client) attempt(ctx context.Context, k call, body []byte, retries int) 
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return resp.Header.Get("Berth-Should-Retry"), readError(resp, time.Now())
 	}
+	if k.replayed != nil {
+		*k.replayed = resp.Header.Get("Idempotent-Replayed") == "true"
+	}
 	return "", readAnswer(resp, k.answer)
 }
 
-func newRequest(ctx context.Context, k call, body []byte, retries int) (*http.Request, error) {
+func newRequest(ctx context.Context, k call, body []byte, sent int) (*http.Request, error) {
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)
@@ -101,8 +64,14 @@ func newRequest(ctx context.Context, k call, body []byte, retries int) (*http.Re
 	if k.token != "" {
 		req.Header.Set("Authorization", "Bearer "+k.token)
 	}
-	if retries > 0 {
-		req.Header.Set("X-Berth-Retry-Count", strconv.Itoa(retries))
+	if k.key != "" {
+		req.Header.Set("Idempotency-Key", quoteKey(k.key))
+	}
+	if k.wait > 0 {
+		req.Header.Set("Prefer", "wait="+strconv.FormatInt(int64(k.wait/time.Second), 10))
+	}
+	if sent > 0 {
+		req.Header.Set("X-Berth-Retry-Count", strconv.Itoa(sent))
 	}
 	return req, nil
 }
@@ -124,27 +93,4 @@ func readAnswer(resp *http.Response, answer any) error {
 		return fmt.Errorf("berth: decode answer: %w", err)
 	}
 	return nil
-}
-
-// outcomeOf describes a failed attempt to decide. An error that is neither a refusal nor a transport error is this
-// program's own and is not repeated.
-func outcomeOf(err error, override string, retries int, left time.Duration) outcome {
-	o := outcome{retries: retries, override: override, remaining: left}
-	if e, ok := errors.AsType[*Error](err); ok {
-		o.status, o.code, o.retryAfter = e.Status, e.Code, e.RetryAfter
-		return o
-	}
-	if _, ok := errors.AsType[*transportError](err); !ok {
-		o.override = "false"
-	}
-	return o
-}
-
-// remaining is the time until the context's deadline.
-func remaining(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return forever
-	}
-	return time.Until(deadline)
 }

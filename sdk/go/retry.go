@@ -15,12 +15,13 @@ const (
 
 // outcome is what decide knows about an attempt that did not succeed.
 type outcome struct {
-	retries    int           // retries made before this attempt
+	retries    int           // retries made before this attempt, without those that only asked whether it is done
 	status     int           // 0: no answer, a connection error
 	code       Code          // of the problem document, if there was one
 	override   string        // the Berth-Should-Retry field: "true", "false" or empty
 	retryAfter time.Duration // 0: the server named no time
-	remaining  time.Duration // until the caller's deadline; forever: none
+	inFlight   bool          // an earlier attempt is being worked on: asking again gets its answer, and is no retry
+	remaining  time.Duration // until the caller's deadline, or until asking is of no use; forever: none
 }
 
 // retryLimits are the caller's bounds.
@@ -51,7 +52,7 @@ func worthRetry(o outcome) bool {
 		// Only the rate of starts passes with time. concurrent_sessions lasts until a session ends.
 		return o.code == CodeSessionStartRateLimited
 	}
-	return o.status == 0 || retryableStatus(o.status)
+	return o.status == 0 || o.inFlight || retryableStatus(o.status)
 }
 
 // retryableStatus reports whether a status by itself promises that a later attempt may succeed.

@@ -87,6 +87,7 @@ func TestDecisionKeepsItsBounds(t *testing.T) {
 			status:     rapid.SampledFrom([]int{0, 400, 404, 408, 409, 425, 429, 500, 502, 503, 504}).Draw(t, "status"),
 			code:       rapid.SampledFrom([]Code{"", CodeConcurrentSessions, CodeSessionStartRateLimited}).Draw(t, "code"),
 			retryAfter: time.Duration(rapid.Int64Min(0).Draw(t, "retry_after")),
+			inFlight:   rapid.Bool().Draw(t, "in_flight"),
 			remaining:  time.Duration(rapid.Int64Min(0).Draw(t, "remaining")),
 		}
 		unit := rapid.Float64Range(0, 0.999999)

@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -87,19 +88,14 @@ func TestScenario_K06_ZeroAndPastTimesKeepTheBackoff(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				attempts := 0
-				transport := roundTrip(func(*http.Request) (*http.Response, error) {
+				client := offline(t, func(int) *http.Response {
 					attempts++
-					header := http.Header{"Retry-After": {value()}, "Content-Type": {"application/problem+json"}}
-					body := `{"code":"session_start_rate_limited","retryable":true}`
-					return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: readCloser(body)}, nil
+					return problemResponse(http.StatusTooManyRequests, CodeSessionStartRateLimited, true, value())
 				})
-				client, err := New(Config{URL: "http://api", HTTPClient: &http.Client{Transport: transport}, MaxRetries: 6})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client.maxRetries = 6
 				client.random = func() float64 { return 0.5 }
 				start := time.Now()
-				_, err = client.CreateSession(t.Context(), CreateSession{})
+				_, err := client.CreateSession(t.Context(), CreateSession{})
 				if ErrorCode(err) != CodeSessionStartRateLimited || attempts != 7 {
 					t.Errorf("%d attempts, %v; want 7", attempts, err)
 				}
@@ -179,7 +175,8 @@ type retryCase struct {
 		OffsetSeconds int `json:"offset_seconds"`
 	} `json:"retry_after_date"`
 	ShouldRetry string `json:"should_retry"`
-	DeadlineMS  int    `json:"deadline_ms"`
+	Retryable   bool
+	DeadlineMS  int `json:"deadline_ms"`
 	Want        struct {
 		Retry             bool
 		MinMS             int64 `json:"min_ms"`
@@ -218,7 +215,7 @@ func (c retryCase) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "<html>a proxy</html>", c.Status)
 		return
 	}
-	refuse(c.Status, c.Code)(w, r)
+	refuseFor(c.Status, c.Code, c.Retryable || c.Status >= 500)(w, r)
 }
 
 func (c retryCase) context(t *testing.T) (context.Context, context.CancelFunc) {
@@ -229,10 +226,12 @@ func (c retryCase) context(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), time.Duration(c.DeadlineMS)*time.Millisecond)
 }
 
-func TestScenario_K25_TheIDStaysTheSameOnAllAttempts(t *testing.T) {
+func TestScenario_K25_IDAndKeyStayTheSameOnAllAttempts(t *testing.T) {
 	t.Parallel()
 	for name, session := range map[string]CreateSession{
-		"own":       {ID: "mine", Peer: Peer{ID: "me"}},
+		"own":       {ID: "mine", Peer: Peer{ID: "me"}, IdempotencyKey: `a"quoted\\"key`},
+		"own key":   {IdempotencyKey: "order-4711"},
+		"own id":    {ID: "mine"},
 		"generated": {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,8 +249,8 @@ func TestScenario_K25_TheIDStaysTheSameOnAllAttempts(t *testing.T) {
 			first, _ := json.Marshal(seen[0].body)
 			for i, r := range seen {
 				body, _ := json.Marshal(r.body)
-				if string(body) != string(first) || r.body["id"] == "" || r.body["id"] == nil {
-					t.Errorf("attempt %d sent %s, the first %s", i, body, first)
+				if string(body) != string(first) || r.key != seen[0].key || r.key == "" {
+					t.Errorf("attempt %d sent %s with key %s, the first %s with %s", i, body, r.key, first, seen[0].key)
 				}
 				if want := []string{"", "1", "2"}[i]; r.retryCount != want {
 					t.Errorf("attempt %d: X-Berth-Retry-Count is %q", i, r.retryCount)
@@ -260,23 +259,121 @@ func TestScenario_K25_TheIDStaysTheSameOnAllAttempts(t *testing.T) {
 			if session.ID != "" && seen[2].body["id"] != session.ID {
 				t.Errorf("the caller's id became %v", seen[2].body["id"])
 			}
+			if session.IdempotencyKey != "" && seen[2].key != quoteKey(session.IdempotencyKey) {
+				t.Errorf("the caller's key became %s", seen[2].key)
+			}
 		})
+	}
+}
+
+func TestScenario_K25_EachCallHasAKeyOfItsOwn(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t, answerJSON(201, anyPlacement))
+	client, _ := testClient(t, Config{URL: api.URL})
+	for range 2 {
+		if _, err := client.CreateSession(t.Context(), CreateSession{ID: "s-1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen := api.seen(); seen[0].key == seen[1].key {
+		t.Errorf("two calls share the key %s: the second would be answered with the first's session, ended or not", seen[0].key)
+	}
+}
+
+func TestScenario_K25_ACallWithTheCallersKeySaysTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t, answerJSON(201, anyPlacement))
+	client, _ := testClient(t, Config{URL: api.URL})
+	session := CreateSession{IdempotencyKey: "order-4711", Handler: "echo", Metadata: map[string]any{"a": 1, "b": 2}}
+	for range 2 { // as two processes would
+		if _, err := client.CreateSession(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := api.seen()
+	first, _ := json.Marshal(seen[0].body)
+	second, _ := json.Marshal(seen[1].body)
+	if !bytes.Equal(first, second) || seen[0].key != seen[1].key {
+		t.Errorf("the API would see another body under the same key: %s, %s", first, second)
+	}
+}
+
+// hang takes a request, says so, and never answers.
+func hang(carried chan<- struct{}) func(http.ResponseWriter, *http.Request) {
+	return func(_ http.ResponseWriter, r *http.Request) {
+		carried <- struct{}{}
+		<-r.Context().Done()
+	}
+}
+
+func TestScenario_K26_AReplayWhileTheFirstRunsWaitsForItsPlacement(t *testing.T) {
+	t.Parallel()
+	carried := make(chan struct{}, 1)
+	answers := []func(http.ResponseWriter, *http.Request){hang(carried)}
+	for range 8 { // more often than a failure would be retried
+		answers = append(answers, inFlight())
+	}
+	api := newFakeAPI(t, append(answers, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Idempotent-Replayed", "true")
+		answerJSON(201, anyPlacement)(w, r)
+	})...)
+	client, naps := testClient(t, Config{URL: api.URL, AttemptTimeout: time.Second})
+	p, err := client.CreateSession(t.Context(), CreateSession{})
+	if err != nil || p.Generation != anyPlacement.Generation || !p.Replayed {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	receive(t, carried, "the first attempt")
+	seen := api.seen()
+	for i, r := range seen {
+		if r.key != seen[0].key || r.body["id"] != seen[0].body["id"] {
+			t.Errorf("attempt %d is another request than the first", i)
+		}
+	}
+	for i, wait := range naps.all()[1:] {
+		if wait < time.Second || wait > 1250*time.Millisecond {
+			t.Errorf("asked again after %s, want the second that the API named (%d)", wait, i)
+		}
 	}
 }
 
 func TestScenario_K26_AReplayAfterATimeoutGetsTheOnePlacement(t *testing.T) {
 	t.Parallel()
-	api := newFakeAPI(t, func(_ http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done() // the first attempt is carried out, but its answer comes too late
-	}, answerJSON(200, anyPlacement))
+	carried := make(chan struct{}, 1)
+	api := newFakeAPI(t, hang(carried), answerJSON(200, anyPlacement)) // it was carried out, but its answer came too late
 	client, _ := testClient(t, Config{URL: api.URL, AttemptTimeout: time.Second})
 	p, err := client.CreateSession(t.Context(), CreateSession{ID: "s-1"})
-	if err != nil || p.Generation != anyPlacement.Generation {
+	if err != nil || p.Generation != anyPlacement.Generation || p.Replayed {
 		t.Fatalf("%+v, %v", p, err)
 	}
+	receive(t, carried, "the first attempt")
 	for _, r := range api.seen() {
 		if r.body["id"] != "s-1" {
 			t.Errorf("an attempt named %v", r.body["id"])
+		}
+	}
+}
+
+func TestScenario_K26_ARequestThatIsInFlightForEverIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := offline(t, func(int) *http.Response { return problemResponse(http.StatusConflict, CodeConflict, true, "1") })
+		start := time.Now()
+		_, err := client.CreateSession(t.Context(), CreateSession{Wait: 10 * time.Second})
+		// 15 s for what the API does, and the 10 s that it may let it wait. It asks each second, and never beyond that.
+		if took := time.Since(start); ErrorCode(err) != CodeConflict || !IsRetryable(err) || took < 23*time.Second || took > 25*time.Second {
+			t.Errorf("gave up after %s with %v", took, err)
+		}
+	})
+}
+
+func TestScenario_K26_AConflictThatLastsIsFinal(t *testing.T) {
+	t.Parallel()
+	for code, status := range map[Code]int{CodeConflict: 409, CodeSessionEnded: 410, CodeIdempotencyMismatch: 422} {
+		api := newFakeAPI(t, refuse(status, code), answerJSON(201, anyPlacement))
+		client, _ := testClient(t, Config{URL: api.URL})
+		_, err := client.CreateSession(t.Context(), CreateSession{IdempotencyKey: "order-4711"})
+		if ErrorCode(err) != code || IsRetryable(err) || len(api.seen()) != 1 {
+			t.Errorf("%s: %d attempts, %v", code, len(api.seen()), err)
 		}
 	}
 }

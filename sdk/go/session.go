@@ -19,11 +19,17 @@ const (
 	LossEnd     = "end"     // end it
 )
 
+// Strategies for CreateSession.Strategy.
+const (
+	StrategySpread = "spread" // on the least loaded worker
+	StrategyPack   = "pack"   // on the fullest worker with room, so that idle ones appear
+)
+
 // CreateSession asks for a session. The zero value is valid: a fresh id, the echo handler, any region.
 type CreateSession struct {
 	// ID is the session's id, unique among the tenant's live sessions: 1 to 128 of letters, digits and "._~-",
 	// beginning with a letter or digit. A live session with this id is answered as it is stored. Default: drawn at
-	// random by the client, the same for all attempts of one call.
+	// random, the same for all attempts of one call.
 	ID string
 
 	// Handler is what the worker does with the media, such as "echo" or "play". Default: echo.
@@ -34,6 +40,25 @@ type CreateSession struct {
 
 	// Spill says whether it may be placed elsewhere when Region is full. Default (nil): yes.
 	Spill *bool
+
+	// Slots is how many slots of one worker the session takes, all or none: 1 to 64. Default: 1.
+	Slots int
+
+	// Strategy is StrategySpread or StrategyPack. Default: the tenant's, else StrategySpread.
+	Strategy string
+
+	// Selector holds the labels that the worker must have, at most 16. Default: any worker.
+	Selector map[string]string
+
+	// Wait lets a start that finds no room queue for so long, up to 30 s in whole seconds, instead of being refused at
+	// once. It is not tried again after that. Give the context more time than this, and Config.HTTPClient too if it has
+	// a Timeout: whoever leaves loses the turn. Default: do not wait.
+	Wait time.Duration
+
+	// IdempotencyKey names the call, so that it can be repeated for 24 h, by another process too, and gets the session
+	// that it made first: 1 to 255 visible ASCII characters, with the same other members each time. Default: drawn at
+	// random, the same for all attempts of one call.
+	IdempotencyKey string
 
 	// TTL ends the session for good, 10 s to 24 h in whole seconds. Default: 1 h.
 	TTL time.Duration
@@ -54,39 +79,63 @@ type CreateSession struct {
 
 // sessionBody is CreateSession on the wire.
 type sessionBody struct {
-	ID                 string         `json:"id"`
-	Peer               *Peer          `json:"peer,omitempty"`
-	Region             string         `json:"region,omitempty"`
-	Spill              *bool          `json:"spill,omitempty"`
-	Handler            string         `json:"handler,omitempty"`
-	TTLSeconds         int64          `json:"ttl_seconds,omitempty"`
-	IdleTimeoutSeconds int64          `json:"idle_timeout_seconds,omitempty"`
-	OnWorkerLoss       string         `json:"on_worker_loss,omitempty"`
-	Metadata           map[string]any `json:"metadata,omitempty"`
+	ID                 string            `json:"id,omitempty"`
+	Peer               *Peer             `json:"peer,omitempty"`
+	Region             string            `json:"region,omitempty"`
+	Spill              *bool             `json:"spill,omitempty"`
+	Slots              int               `json:"slots,omitempty"`
+	Strategy           string            `json:"strategy,omitempty"`
+	Selector           map[string]string `json:"selector,omitempty"`
+	Handler            string            `json:"handler,omitempty"`
+	TTLSeconds         int64             `json:"ttl_seconds,omitempty"`
+	IdleTimeoutSeconds int64             `json:"idle_timeout_seconds,omitempty"`
+	OnWorkerLoss       string            `json:"on_worker_loss,omitempty"`
+	Metadata           map[string]any    `json:"metadata,omitempty"`
 }
 
-// CreateSession places a session and returns its placement. It is safe to repeat with the same ID.
+// CreateSession places a session and returns its placement. It is safe to repeat with the same ID or IdempotencyKey.
 //
-// Errors are *Error: at_capacity with RetryAfter when no slot was free, concurrent_sessions at the tenant's limit,
-// session_start_rate_limited, invalid_argument with the fields at fault, conflict.
+// Errors are *Error: at_capacity with RetryAfter when no worker that fits had the free slots for as long as it waited,
+// concurrent_sessions at the tenant's limit, session_start_rate_limited, invalid_argument with the fields at fault,
+// conflict, idempotency_mismatch when the key came with other members before, session_ended when the session that the
+// key made is over.
 func (c *Client) CreateSession(ctx context.Context, session CreateSession) (*Placement, error) {
-	body, err := session.body()
+	k, err := session.call()
 	if err != nil {
 		return nil, err
 	}
-	return c.placementCall(ctx, body, "v1", "sessions")
+	k.token = c.apiKey
+	return c.placementCall(ctx, k, "v1", "sessions")
+}
+
+func (s CreateSession) call() (call, error) {
+	k := call{method: http.MethodPost, key: s.IdempotencyKey, wait: s.Wait}
+	if k.key == "" {
+		k.key = newID("k")
+		if s.ID == "" {
+			s.ID = newID("s") // not with a key of the caller's, who may repeat the call: its body must stay the same
+		}
+	}
+	if err := checkKey(k.key); err != nil {
+		return call{}, err
+	}
+	if _, err := wholeSeconds("wait", s.Wait); err != nil {
+		return call{}, err
+	}
+	body, err := s.body()
+	k.body = body
+	return k, err
 }
 
 func (s CreateSession) body() (*sessionBody, error) {
 	body := &sessionBody{
-		ID: s.ID, Region: s.Region, Spill: s.Spill, Handler: s.Handler,
-		OnWorkerLoss: s.OnWorkerLoss, Metadata: s.Metadata,
+		ID: s.ID, Region: s.Region, Spill: s.Spill, Slots: s.Slots, Strategy: s.Strategy, Selector: s.Selector,
+		Handler: s.Handler, OnWorkerLoss: s.OnWorkerLoss, Metadata: s.Metadata,
 	}
-	if body.ID == "" {
-		body.ID = newID("s")
-	}
-	if err := checkID("id", body.ID); err != nil {
-		return nil, err
+	if s.ID != "" {
+		if err := checkID("id", s.ID); err != nil {
+			return nil, err
+		}
 	}
 	// Without an id the API makes one, and answers the session's first peer when the call is repeated.
 	if s.Peer != (Peer{}) {
@@ -172,16 +221,18 @@ func (c *Client) AddPeer(ctx context.Context, sessionID string, peer Peer) (*Pla
 	if err := checkID("peer.id", peer.ID); err != nil {
 		return nil, err
 	}
-	return c.placementCall(ctx, peer, "v1", "sessions", sessionID, "peers")
+	k := call{method: http.MethodPost, token: c.apiKey, body: peer}
+	return c.placementCall(ctx, k, "v1", "sessions", sessionID, "peers")
 }
 
-func (c *Client) placementCall(ctx context.Context, body any, path ...string) (*Placement, error) {
+func (c *Client) placementCall(ctx context.Context, k call, path ...string) (*Placement, error) {
 	u, err := c.endpoint(path...)
 	if err != nil {
 		return nil, err
 	}
 	var p Placement
-	if err := c.do(ctx, call{method: http.MethodPost, url: u, token: c.apiKey, body: body, answer: &p}); err != nil {
+	k.url, k.answer, k.replayed = u, &p, &p.Replayed
+	if err := c.do(ctx, k); err != nil {
 		return nil, err
 	}
 	return &p, nil
@@ -195,6 +246,21 @@ func checkID(field, id string) error {
 		return invalid(field, "use 1 to 128 letters, digits and ._~- and begin with a letter or digit")
 	}
 	return nil
+}
+
+var keyPattern = regexp.MustCompile(`^[!-~]{1,255}$`)
+
+// checkKey refuses a key that the API would refuse, before it becomes part of a header.
+func checkKey(key string) error {
+	if !keyPattern.MatchString(key) {
+		return invalid("idempotency_key", "use 1 to 255 visible ASCII characters")
+	}
+	return nil
+}
+
+// quoteKey is a key as a string of structured fields, RFC 8941 section 3.3.3.
+func quoteKey(key string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 }
 
 // newID draws an id with 80 random bits.
