@@ -354,6 +354,9 @@ begin
         end if;
     end if;
 
+    -- What is placed now begins after the ends that made room for it.
+    v_now := clock_timestamp();
+
     -- Take slots, one group of like requests at a time, in each region that they may use. A session that lost its
     -- worker goes elsewhere if it fits elsewhere.
     for v_group in
