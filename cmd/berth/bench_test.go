@@ -13,7 +13,7 @@ import (
 // tiny makes a measurement that says nothing about speed, and does all that a long one does.
 func tiny(more ...string) []string {
 	return append([]string{
-		"bench", "claims", "--rounds", "1", "--warmup", "100ms", "--window", "300ms",
+		"bench", "claims", "--rounds", "1", "--warmup", "200ms", "--window", "1s",
 		"--workers", "20", "--slots", "2000", "--connections", "4", "--json",
 	}, more...)
 }
