@@ -61,16 +61,20 @@ set jit = off
 as $$
 declare
     v_now timestamptz := clock_timestamp();
+    v_ends bigint[];
+    v_rows tid[];
 begin
     perform berth.release_slots(p_keys);
-    update berth.tenant_lanes l set live_sessions = l.live_sessions - c.ends
-      from (select e.ends, (
-                   select n.ctid from berth.tenant_lanes n where n.tenant_id = e.tenant_id
+    select array_agg(e.ends), array_agg(e.row) into v_ends, v_rows
+      from (select c.ends, (
+                   select n.ctid from berth.tenant_lanes n where n.tenant_id = c.tenant_id
                     order by n.lane limit 1 for no key update skip locked) as row
               from (select s.tenant_id, count(*) as ends from berth.sessions s
-                     where s.key = any (p_keys) group by 1) e
-            offset 0) c
-     where l.ctid = c.row;
+                     where s.key = any (p_keys) group by 1) c
+            offset 0) e;
+    -- A statement of its own: what was locked may be newer than the snapshot that found it, and is not there for that.
+    update berth.tenant_lanes l set live_sessions = l.live_sessions - u.ends
+      from unnest(v_ends, v_rows) u (ends, row) where l.ctid = u.row;
     if p_reasons && array['no_show', 'worker_forgot', 'idle'] then
         insert into berth.worker_faults (worker_id, instance, what)
         select s.worker_id, s.instance, s.reason
