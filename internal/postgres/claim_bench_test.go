@@ -17,6 +17,7 @@ func BenchmarkClaimBatch(b *testing.B) {
 }
 
 func benchmarkClaims(b *testing.B, size int) {
+	b.Helper()
 	db := databases.Database(b)
 	store := openStore(b, db, postgres.Config{})
 	for _, statement := range []string{
