@@ -15,10 +15,13 @@ DEV_FLAGS ?=
 # Arguments for `berth bench claims`, for example: make bench/claims CLAIMS_FLAGS="--json"
 CLAIMS_FLAGS ?=
 
+# How long make test/proof runs. A part is spent on each of its tests, one after another.
+DURATION ?= 10m
+
 # Kills that make bench/failover-browser measures.
 KILLS ?= 5
 
-.PHONY: help deps deps/demo deps/bench demo build test test/fast test/compose lint vuln generate verify bench bench/claims \
+.PHONY: help deps deps/demo deps/bench demo build test test/fast test/proof test/compose lint vuln generate verify bench bench/claims \
 	bench/failover-browser tidy
 
 help: ## show this list
@@ -44,6 +47,9 @@ test: deps ## run every test with the race detector, browser included; a skipped
 
 test/fast: deps ## inner loop: no race detector, no end-to-end tests, -short, cached results
 	go test -short $$(go list ./... | grep -v '/e2e$$')
+
+test/proof: deps ## look for over-commitment, false refusals, deadlocks and lost slots for DURATION (10m); prints what it counted
+	BERTH_PROOF_DURATION=$(DURATION) go test -race -count=1 -parallel 1 -timeout 24h -v -run TestProof ./internal/postgres | grep -v '^=== '
 
 test/compose: ## start compose.yaml, place a session, kill its worker; needs a Docker engine, so it is no part of CI
 	@scripts/test-compose.sh

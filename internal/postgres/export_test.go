@@ -41,3 +41,6 @@ func (s *Store) ClaimSessions(ctx context.Context, starts []berth.Start) ([]Clai
 	}
 	return results, nil
 }
+
+// Attending says whether starts of a store may wait for capacity.
+func Attending(s *Store) bool { return s.queue.owner() != nil }

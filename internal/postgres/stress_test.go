@@ -1,16 +1,14 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"testing"
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/postgres"
-	"github.com/berthdev/berth/internal/testkit"
 )
 
 // stress is one of several processes that do everything at once.
@@ -18,53 +16,116 @@ type stress struct {
 	rig       *rig
 	store     *postgres.Store
 	random    *rand.Rand
+	tally     *tally
 	workers   []string
 	tenants   []string
 	instances map[string]berth.Instance // that this process registered last
+	regional  bool                      // no start may go to a region that it does not name
 }
 
-// mayFail are answers that overlapping calls get rightly.
+// mayFail are answers that overlapping calls get rightly, and those of a database whose connections are cut.
 func mayFail(err error) error {
-	if errors.Is(err, berth.ErrStale) || berth.RefusalCode(err) != "" {
+	if errors.Is(err, berth.ErrStale) || errors.Is(err, berth.ErrUnavailable) || berth.RefusalCode(err) != "" {
 		return nil
 	}
 	return err
 }
 
-func (s *stress) id() string     { return fmt.Sprintf("s%d", s.random.IntN(40)) }
-func (s *stress) tenant() string { return s.tenants[s.random.IntN(len(s.tenants))] }
-func (s *stress) worker() string { return s.workers[s.random.IntN(len(s.workers))] }
+func (s *stress) id() string        { return fmt.Sprintf("s%d", s.random.IntN(40)) }
+func (s *stress) tenant() string    { return s.tenants[s.random.IntN(len(s.tenants))] }
+func (s *stress) worker() string    { return s.workers[s.random.IntN(len(s.workers))] }
+func (s *stress) chance(n int) bool { return s.random.IntN(n) == 0 }
 
-func (s *stress) step() error {
+func (s *stress) step(ctx context.Context) error {
+	s.tally.calls.Add(1)
 	switch n := s.random.IntN(100); {
 	case n < 35:
-		return s.claim()
-	case n < 50:
-		_, err := s.store.EndSession(s.rig.Context(), s.tenant(), s.id())
+		return s.place(ctx)
+	case n < 40:
+		return s.claim(ctx)
+	case n < 55:
+		_, err := s.store.EndSession(ctx, s.tenant(), s.id())
 		return mayFail(err)
-	case n < 65:
-		return s.serve()
-	case n < 72:
-		return s.drain()
+	case n < 67:
+		return s.serve(ctx)
+	case n < 74:
+		return s.drain(ctx)
 	case n < 80:
-		return s.displace()
-	case n < 86:
-		return s.register()
+		return s.displace(ctx)
+	case n < 85:
+		return s.register(ctx)
+	case n < 92:
+		return s.renew(ctx)
 	case n < 94:
-		return s.renew()
+		return s.requota(ctx)
+	case n < 95:
+		return s.crash(ctx)
 	default:
-		return s.reap()
+		return s.reap(ctx)
 	}
 }
 
-func (s *stress) claim() error {
+// start draws what a start asks for.
+func (s *stress) start() berth.Start {
+	start := startOf(s.tenant(), s.id())
+	start.OnWorkerLoss = []berth.OnWorkerLoss{berth.LossRejoin, berth.LossReplace, berth.LossEnd}[s.random.IntN(3)]
+	start.Region = []string{"", "eu", "us"}[s.random.IntN(3)]
+	start.Spill = s.chance(2)
+	if s.regional && start.Region == "" {
+		start.Region = "us"
+	}
+	start.Strategy = []berth.Strategy{"", berth.StrategyPack, berth.StrategySpread}[s.random.IntN(3)]
+	if s.chance(3) {
+		start.Slots = 1 + s.random.IntN(4)
+	}
+	if s.chance(4) {
+		start.Selector = map[string]string{"gpu": "yes"}
+	}
+	if s.chance(3) {
+		start.Wait = time.Duration(1+s.random.IntN(100)) * time.Millisecond
+	}
+	if s.chance(3) {
+		start.ID, start.IDChosen, start.Peer = berth.NewID("s"), false, berth.Peer{}
+	}
+	if s.chance(4) {
+		start.IdempotencyKey = fmt.Sprintf("k%d", s.random.IntN(60))
+		start.BodyHash[0] = byte(s.random.IntN(2))
+	}
+	return start
+}
+
+// place is a start whose caller may leave.
+func (s *stress) place(ctx context.Context) error {
+	if s.chance(6) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(s.random.IntN(20_000))*time.Microsecond)
+		defer cancel()
+	}
+	_, err := s.store.Place(ctx, s.start())
+	s.count(err)
+	return mayFail(err)
+}
+
+func (s *stress) count(err error) {
+	switch {
+	case err == nil:
+		s.tally.placed.Add(1)
+	case berth.RefusalCode(err) != "":
+		s.tally.refused.Add(1)
+	default:
+		s.tally.unknown.Add(1)
+	}
+}
+
+func (s *stress) claim(ctx context.Context) error {
 	var batch []berth.Start
 	for range 1 + s.random.IntN(12) {
-		start := startOf(s.tenant(), s.id())
-		start.OnWorkerLoss = []berth.OnWorkerLoss{berth.LossRejoin, berth.LossReplace, berth.LossEnd}[s.random.IntN(3)]
+		start := s.start()
+		start.IdempotencyKey = ""
 		batch = append(batch, start)
 	}
-	results, err := s.store.ClaimSessions(s.rig.Context(), batch)
+	results, err := s.store.ClaimSessions(ctx, batch)
+	err = mayFail(err)
 	for _, result := range results {
 		err = errors.Join(err, mayFail(result.Err))
 	}
@@ -72,152 +133,133 @@ func (s *stress) claim() error {
 }
 
 // serve does what a worker does about sessions: connect, end, disconnect.
-func (s *stress) serve() error {
-	sessions, err := s.store.ListSessions(s.rig.Context(), berth.SessionFilter{WorkerID: s.worker(), Limit: 8})
+func (s *stress) serve(ctx context.Context) error {
+	sessions, err := s.store.ListSessions(ctx, berth.SessionFilter{WorkerID: s.worker(), Limit: 8})
 	if err != nil || len(sessions) == 0 {
-		return err
+		return mayFail(err)
 	}
 	var ends []berth.End
 	for _, session := range sessions {
 		connect := connectOf(session, "p1", fmt.Sprint(s.random.IntN(3)))
-		if _, err := s.store.ConnectPeer(s.rig.Context(), connect); mayFail(err) != nil {
+		if _, err := s.store.ConnectPeer(ctx, connect); mayFail(err) != nil {
 			return err
 		}
 		ends = append(ends, berth.End{Held: heldOf(session), Reason: berth.EndedLeft})
 	}
 	s.random.Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
 	return errors.Join(
-		s.store.DisconnectPeer(s.rig.Context(), berth.Disconnect{Held: ends[0].Held, PeerID: "p1", ConnectionID: "1"}),
-		s.store.EndSessions(s.rig.Context(), ends[:s.random.IntN(len(ends)+1)]))
+		mayFail(s.store.DisconnectPeer(ctx, berth.Disconnect{Held: ends[0].Held, PeerID: "p1", ConnectionID: "1"})),
+		mayFail(s.store.EndSessions(ctx, ends[:s.random.IntN(len(ends)+1)])))
 }
 
-func (s *stress) drain() error {
-	if s.random.IntN(3) == 0 {
-		_, err := s.store.DrainWorker(s.rig.Context(), s.worker(), time.Hour, false)
-		return err
+func (s *stress) drain(ctx context.Context) (err error) {
+	if s.chance(3) {
+		_, err = s.store.DrainWorker(ctx, s.worker(), time.Hour, false)
+	} else {
+		_, err = s.store.UndrainWorker(ctx, s.worker())
 	}
-	_, err := s.store.UndrainWorker(s.rig.Context(), s.worker())
-	return err
+	return mayFail(err)
 }
 
-func (s *stress) displace() error {
+func (s *stress) displace(ctx context.Context) error {
 	worker := s.worker()
-	if s.random.IntN(2) == 0 {
-		_, err := s.store.DisplaceDrained(s.rig.Context(), worker, s.instances[worker], 1+s.random.IntN(4))
-		return err
+	if s.chance(2) {
+		_, err := s.store.DisplaceDrained(ctx, worker, s.instances[worker], 1+s.random.IntN(4))
+		return mayFail(err)
 	}
-	sessions, err := s.store.ListSessions(s.rig.Context(), berth.SessionFilter{State: berth.SessionAwaitingRejoin, Limit: 3})
+	sessions, err := s.store.ListSessions(ctx, berth.SessionFilter{State: berth.SessionAwaitingRejoin, Limit: 3})
+	err = mayFail(err)
 	for _, session := range sessions {
-		_, rejoinErr := s.store.Rejoin(s.rig.Context(), berth.Rejoin{Key: session.Key, PeerID: "p1", Generation: session.Generation})
+		_, rejoinErr := s.store.Rejoin(ctx, berth.Rejoin{Key: session.Key, PeerID: "p1", Generation: session.Generation})
 		err = errors.Join(err, mayFail(rejoinErr))
 	}
 	return err
 }
 
-func (s *stress) register() error {
-	number, err := s.store.NextInstance(s.rig.Context())
-	if err != nil {
-		return err
-	}
+// register starts an instance, or changes the capacity of the one that is there.
+func (s *stress) register(ctx context.Context) error {
 	worker := s.worker()
-	_, err = s.store.Register(s.rig.Context(), berth.Registration{
-		WorkerID: worker, Instance: number, Region: "eu", Capacity: s.random.IntN(8), Lease: lease,
-	})
+	number := s.instances[worker]
+	if s.chance(2) {
+		var err error
+		if number, err = s.store.NextInstance(ctx); err != nil {
+			return mayFail(err)
+		}
+	}
+	_, err := s.store.Register(ctx, registrationOf(worker, number, s.random.IntN(8)))
 	if err != nil {
 		return mayFail(err)
 	}
 	s.instances[worker] = number
-	return mayFail(s.store.Open(s.rig.Context(), worker, number))
+	return mayFail(s.store.Open(ctx, worker, number))
 }
 
-func (s *stress) renew() error {
+// registrationOf puts workers with an odd name in another region, and gives every third a label.
+func registrationOf(worker string, number berth.Instance, capacity int) berth.Registration {
+	n := worker[len(worker)-1] - '0'
+	r := berth.Registration{WorkerID: worker, Instance: number, Region: []string{"eu", "us"}[n%2], Capacity: capacity, Lease: lease}
+	if n%3 == 0 {
+		r.Labels = map[string]string{"gpu": "yes"}
+	}
+	return r
+}
+
+func (s *stress) renew(ctx context.Context) error {
 	worker := s.worker()
-	_, renewErr := s.store.Renew(s.rig.Context(), berth.Renewal{WorkerID: worker, Instance: s.instances[worker], Lease: lease})
-	sessions, err := s.store.ListSessions(s.rig.Context(), berth.SessionFilter{WorkerID: worker, Limit: 4})
+	_, renewErr := s.store.Renew(ctx, berth.Renewal{WorkerID: worker, Instance: s.instances[worker], Lease: lease})
+	sessions, err := s.store.ListSessions(ctx, berth.SessionFilter{WorkerID: worker, Limit: 4})
 	var held []berth.Held
 	for _, session := range sessions {
 		held = append(held, heldOf(session))
 	}
-	_, reconcileErr := s.store.Reconcile(s.rig.Context(), worker, s.instances[worker], held)
-	return errors.Join(renewErr, err, reconcileErr)
+	_, reconcileErr := s.store.Reconcile(ctx, worker, s.instances[worker], held)
+	return errors.Join(mayFail(renewErr), mayFail(err), mayFail(reconcileErr))
+}
+
+// requota changes what the last tenant may do.
+func (s *stress) requota(ctx context.Context) error {
+	tenant := berth.Tenant{ID: s.tenants[len(s.tenants)-1]}
+	if s.chance(2) {
+		tenant.MaxConcurrentSessions = new(s.random.IntN(10))
+	}
+	if s.chance(2) {
+		tenant.StartRate, tenant.StartBurst = 50+float64(s.random.IntN(200)), 1+s.random.IntN(20)
+	}
+	if s.chance(2) {
+		tenant.Strategy = berth.StrategyPack
+	}
+	return mayFail(s.store.SetTenant(ctx, tenant))
+}
+
+// crash cuts a connection of an API process: one of its pool, or its presence.
+func (s *stress) crash(ctx context.Context) error {
+	_, err := s.rig.db.Pool.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity
+		where datname = current_database() and application_name like 'berth%' order by random() limit 1`)
+	return err
 }
 
 // reap does a bit of each thing that a reaper does.
-func (s *stress) reap() error {
-	tick, err := s.store.BeginTick(s.rig.Context(), time.Duration(s.random.IntN(2))*time.Hour, lease)
+func (s *stress) reap(ctx context.Context) error {
+	tick, err := s.store.BeginTick(ctx, time.Duration(s.random.IntN(2))*time.Hour, lease)
 	if err != nil {
-		return err
+		return mayFail(err)
 	}
 	worker := s.worker()
-	gapErr := s.store.OpenGap(s.rig.Context(), tick.Number, worker, s.instances[worker], "test")
-	_, cordonErr := s.store.CordonLate(s.rig.Context(), tick.Number, worker, s.instances[worker])
-	_, lostErr := s.store.MarkLost(s.rig.Context(), tick.Number, worker, s.instances[worker], "test")
-	left, leftErr := s.store.Unfinished(s.rig.Context())
+	gapErr := s.store.OpenGap(ctx, tick.Number, worker, s.instances[worker], "test")
+	_, cordonErr := s.store.CordonLate(ctx, tick.Number, worker, s.instances[worker])
+	_, lostErr := s.store.MarkLost(ctx, tick.Number, worker, s.instances[worker], "test")
+	left, leftErr := s.store.Unfinished(ctx)
+	leftErr = mayFail(leftErr)
 	for _, l := range left {
-		_, err := s.store.DisplaceLost(s.rig.Context(), l.WorkerID, l.Instance, 3)
+		_, err := s.store.DisplaceLost(ctx, l.WorkerID, l.Instance, 3)
+		leftErr = errors.Join(leftErr, mayFail(err))
+	}
+	if s.chance(4) { // sessions that nobody reached, and ghosts
+		_, err := s.rig.db.Pool.Exec(ctx, `update berth.sessions set connect_by = clock_timestamp() + interval '15 s' - random() * interval '16 s'
+			where key in (select key from berth.sessions where state = 'assigned' order by key limit 2 for no key update skip locked)`)
 		leftErr = errors.Join(leftErr, err)
 	}
-	_, replaceErr := s.store.ReplaceLost(s.rig.Context(), 5)
-	_, overdueErr := s.store.EndOverdue(s.rig.Context(), 5)
-	return errors.Join(gapErr, cordonErr, lostErr, leftErr, mayFail(replaceErr), overdueErr)
-}
-
-// Everything at once: no call may fail for the sake of another (a deadlock is an error here), and the invariants hold
-// at the end, which the rig checks, and in between.
-func TestEverythingAtOnceKeepsTheInvariants(t *testing.T) {
-	t.Parallel()
-	const processes, steps = 8, 120
-	r := newRig(t)
-	seed := uint64(testkit.Seed(t))
-	r.quota("t1", 12)
-	for _, id := range []string{"t2", "t3"} {
-		r.tenant(id)
-	}
-	workers := ids("w", 4)
-	numbers := map[string]berth.Instance{}
-	for _, id := range workers {
-		numbers[id] = r.worker(id, 6).number
-	}
-	stores := r.stores(4)
-	r.ok(errors.Join(parallel(processes, func(i int) error {
-		s := &stress{
-			rig: r, store: stores[i%4], random: rand.New(rand.NewPCG(seed, uint64(i))), workers: workers,
-			tenants: []string{"t1", "t2", "t3"}, instances: maps.Clone(numbers),
-		}
-		for n := range steps {
-			if err := s.step(); err != nil {
-				return fmt.Errorf("process %d, step %d: %w", i, n, err)
-			}
-			if n%20 == 0 {
-				if err := noViolations(r.Context(), r.db.Pool); err != nil {
-					return fmt.Errorf("process %d, step %d: %w", i, n, err)
-				}
-			}
-		}
-		return nil
-	})...))
-	if most := read[int](r, mostAtOnce, "t1"); most > 12 {
-		t.Errorf("%d sessions of a tenant that may have 12", most)
-	}
-	r.settles()
-}
-
-// settles lets the reaper finish and fills every slot: none may be lost.
-func (r *rig) settles() {
-	r.Helper()
-	left, err := r.store.Unfinished(r.Context())
-	r.ok(err)
-	for _, l := range left {
-		_, err := r.store.DisplaceLost(r.Context(), l.WorkerID, l.Instance, 1000)
-		r.ok(err)
-	}
-	want := r.free()
-	for i := range want + 1 {
-		_, err := r.store.Place(r.Context(), startOf("t2", fmt.Sprintf("fill%d", i)))
-		if i < want {
-			r.ok(err)
-		} else {
-			r.refused(berth.CodeAtCapacity, err)
-		}
-	}
+	_, replaceErr := s.store.ReplaceLost(ctx, 5)
+	_, overdueErr := s.store.EndOverdue(ctx, 5)
+	return errors.Join(mayFail(gapErr), mayFail(cordonErr), mayFail(lostErr), leftErr, mayFail(replaceErr), mayFail(overdueErr))
 }
