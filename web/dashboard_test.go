@@ -61,6 +61,38 @@ func TestDashboardDrawsWhatTheAPIAnswers(t *testing.T) {
 	noSidewaysScroll(t, ctx, 360)
 }
 
+func TestDashboardShowsWhatPlacementLooksAt(t *testing.T) {
+	t.Parallel()
+	ctx := openTab(t)
+	api := harbour(t)
+	api.workers[0]["labels"] = map[string]string{"zone": "b", "gpu": strings.Repeat("a100", 15)}
+	api.waiting = map[string]int{"": 2, "eu-west": 1, "us-east": 0}
+	openDashboard(t, ctx, api)
+
+	tile := `document.querySelector('.tile[data-key="Starts waiting"]')`
+	until(t, ctx, tile+`.querySelector('.figure').textContent === '3'`)
+	parts := eval[[]string](t, ctx, `[...`+tile+`.querySelectorAll('.parts span')].map((s) => s.textContent)`)
+	if diff := cmp.Diff([]string{"2 for any region", "1 for eu-west"}, parts); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	card := `document.querySelector('.worker[data-key=w-1]')`
+	labels := eval[[]string](t, ctx, `[...`+card+`.querySelectorAll('.labels span')].map((s) => s.textContent)`)
+	if diff := cmp.Diff([]string{"gpu=" + strings.Repeat("a100", 15), "zone=b"}, labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+
+	api.set(func() {
+		suspect := maps.Clone(api.workers[0])
+		suspect["suspect_reason"] = "6 sessions lost early"
+		api.workers[0] = suspect
+		api.waiting = nil
+	})
+	until(t, ctx, card+`.querySelector('.badge').textContent === 'suspect: 6 sessions lost early'`)
+	until(t, ctx, `document.getElementById('log').textContent.includes('worker w-1 suspect: 6 sessions lost early')`)
+	until(t, ctx, tile+`.querySelector('.figure').textContent === '0'`)
+	noSidewaysScroll(t, ctx, 320)
+}
+
 func TestDashboardFollowsChangesAndSaysSo(t *testing.T) {
 	t.Parallel()
 	ctx := openTab(t)

@@ -6,8 +6,8 @@
 // They are clients of the API like any other. This package knows no session, no key and no database; what a page may
 // do is decided where it asks.
 //
-//   - The dashboard asks a person for an operator key and keeps it for one browser tab. It reads GET /v1/workers and
-//     GET /v1/sessions once a second, less often while they fail, and not while the page is hidden.
+//   - The dashboard asks a person for an operator key and keeps it for one browser tab. It reads GET /v1/workers,
+//     GET /v1/sessions and GET /v1/capacity once a second, less often while they fail, and not while the page is hidden.
 //   - The demo holds no key. POST /demo/sessions and POST /demo/kill belong to the API and exist under berth dev only,
 //     and so does the page.
 //

@@ -3,8 +3,10 @@ package web_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,8 +23,9 @@ type fakeAPI struct {
 	mu       sync.Mutex
 	workers  []map[string]any
 	sessions []map[string]any
-	refusal  *problem // answered to every GET under /v1 while set
-	calls    []string // drain calls and kills: "METHOD path body"
+	waiting  map[string]int // by region; "" for any
+	refusal  *problem       // answered to every GET under /v1 while set
+	calls    []string       // drain calls and kills: "METHOD path body"
 	rejoins  []map[string]any
 	answers  []func(http.ResponseWriter) // to rejoins, in order; then placements
 	places   int
@@ -40,8 +43,9 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	f := &fakeAPI{}
 	mux := http.NewServeMux()
 	mux.Handle("/", web.Handler(web.Config{Dev: true}))
-	mux.HandleFunc("GET /v1/workers", f.list(func() any { return f.workers }))
-	mux.HandleFunc("GET /v1/sessions", f.list(func() any { return f.sessions }))
+	mux.HandleFunc("GET /v1/workers", f.read(func() any { return page(f.workers) }))
+	mux.HandleFunc("GET /v1/sessions", f.read(func() any { return page(f.sessions) }))
+	mux.HandleFunc("GET /v1/capacity", f.read(f.capacity))
 	mux.HandleFunc("/v1/workers/{id}/drain", f.record)
 	mux.HandleFunc("POST /v1/sessions/{id}/rejoin", f.rejoin)
 	mux.HandleFunc("POST /demo/sessions", f.place)
@@ -73,7 +77,24 @@ func (f *fakeAPI) rejoined() []map[string]any {
 	return append([]map[string]any(nil), f.rejoins...)
 }
 
-func (f *fakeAPI) list(items func() any) http.HandlerFunc {
+func page(items []map[string]any) any { return map[string]any{"data": items, "has_more": false} }
+
+// capacity is what waits, by region; what else the API answers no page reads. The caller holds mu.
+func (f *fakeAPI) capacity() any {
+	regions, total := []map[string]any{}, 0
+	for _, region := range slices.Sorted(maps.Keys(f.waiting)) {
+		row := map[string]any{"waiting": f.waiting[region]}
+		if region != "" {
+			row["region"] = region
+		}
+		regions = append(regions, row)
+		total += f.waiting[region]
+	}
+	return map[string]any{"data": regions, "total": map[string]any{"waiting": total}}
+}
+
+// read answers an operator's GET. value is called with mu held.
+func (f *fakeAPI) read(value func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -83,7 +104,7 @@ func (f *fakeAPI) list(items func() any) http.HandlerFunc {
 		case f.refusal != nil:
 			refuse(w, *f.refusal)
 		default:
-			answer(w, http.StatusOK, map[string]any{"data": items(), "has_more": false})
+			answer(w, http.StatusOK, value())
 		}
 	}
 }

@@ -16,12 +16,16 @@ function workerChanges(before, after) {
   return after.flatMap((worker) => workerChange(known.get(worker.id), worker));
 }
 
-function workerChange(old, { id, state, instance, cordoned_reason: cordon = '' }) {
+function workerChange(old, { id, state, instance, cordoned_reason: cordon = '', suspect_reason: suspicion = '' }) {
   if (!old) return [{ text: `worker ${id} registered, ${state}`, tone: 'good' }];
   if (old.instance !== instance) return [{ text: `worker ${id} started anew as instance ${instance}, ${state}`, tone: 'good' }];
   if (old.state !== state) return [{ text: `worker ${id}: ${old.state} → ${state}`, tone: TONES[state] ?? 'idle' }];
-  if ((old.cordoned_reason ?? '') === cordon) return [];
-  return [{ text: cordon ? `worker ${id} cordoned: ${cordon}` : `worker ${id} no longer cordoned`, tone: cordon ? 'attention' : 'good' }];
+  return [...reasonChange(id, 'cordoned', old.cordoned_reason ?? '', cordon), ...reasonChange(id, 'suspect', old.suspect_reason ?? '', suspicion)];
+}
+
+function reasonChange(id, what, before, after) {
+  if (before === after) return [];
+  return [after ? { text: `worker ${id} ${what}: ${after}`, tone: 'attention' } : { text: `worker ${id} no longer ${what}`, tone: 'good' }];
 }
 
 const TONES = { ready: 'good', draining: 'attention', lost: 'bad', awaiting_rejoin: 'attention', active: 'good' };

@@ -1,4 +1,4 @@
-// One look at the API: every worker, the newest sessions, and how far the server's clock is from ours.
+// One look at the API: every worker, the newest sessions, what waits, and how far the server's clock is from ours.
 
 import { request } from './problem.js';
 
@@ -14,18 +14,22 @@ const TIMEOUT = 5000;
 const CLOCK_TOLERANCE = 2500;
 
 /**
- * look returns {workers, moreWorkers, sessions, moreSessions, filtered, offset}.
+ * look returns {workers, moreWorkers, capacity, sessions, moreSessions, filtered, offset}.
  *
+ * capacity is the answer of GET /v1/capacity: {data: regions, total}.
  * sessions are the newest ones. filtered is undefined unless there are more than fit and a filter is set: then it holds
  * the newest ones that match. offset is in milliseconds: add it to our clock to get the server's.
  */
 export async function look({ key, filter, signal }) {
   const get = (path) => request('GET', path, { bearer: key, signal, timeout: TIMEOUT });
-  const [workers, { data: page, response }] = await Promise.all([allWorkers(get), get(`/v1/sessions?limit=${PAGE}`)]);
+  const [workers, { data: page, response }, { data: capacity }] = await Promise.all([
+    allWorkers(get), get(`/v1/sessions?limit=${PAGE}`), get('/v1/capacity'),
+  ]);
   const query = filterQuery(filter);
   const filtered = page.has_more && query ? (await get(`/v1/sessions?limit=${PAGE}${query}`)).data.data : undefined;
   return {
     ...workers,
+    capacity,
     sessions: page.data,
     moreSessions: page.has_more === true,
     filtered,

@@ -1,4 +1,4 @@
-// The totals above everything: slots, workers, sessions.
+// The totals above everything: slots, workers, sessions, and starts that wait for a slot.
 
 import { el, reconcile, setText } from './dom.js';
 import { countBy, slotUse } from './harbour.js';
@@ -7,7 +7,7 @@ import { SESSION_STATES } from './sessions.js';
 
 /** renderTiles fills the list of totals. */
 export function renderTiles(list, view) {
-  reconcile(list, [slotTile(view), workerTile(view), sessionTile(view)], {
+  reconcile(list, [slotTile(view), workerTile(view), sessionTile(view), queueTile(view)], {
     key: ({ name }) => name,
     create: createTile,
     update: updateTile,
@@ -30,6 +30,8 @@ function workerTile({ workers, moreWorkers }) {
   const parts = countBy(workers, 'state', Object.keys(WORKER_STATES));
   const cordoned = workers.filter((worker) => worker.cordoned_reason).length;
   if (cordoned) parts.push(['cordoned', cordoned]);
+  const suspect = workers.filter((worker) => worker.suspect_reason).length;
+  if (suspect) parts.push(['suspect', suspect]);
   return { name: 'Workers', figure: workers.length, more: moreWorkers, parts };
 }
 
@@ -38,6 +40,13 @@ function sessionTile({ sessions, moreSessions }) {
   const live = sessions.filter(({ state }) => state !== 'ended').length;
   const name = moreSessions ? `Live among the newest ${sessions.length} sessions` : 'Live sessions';
   return { name, figure: live, parts };
+}
+
+function queueTile({ capacity }) {
+  const waiting = capacity.data.filter((region) => region.waiting > 0);
+  // Those that would take a slot anywhere have no region.
+  const parts = waiting.map(({ region, waiting: count }) => [region === undefined ? 'for any region' : `for ${region}`, count]);
+  return { name: 'Starts waiting', figure: capacity.total.waiting, parts };
 }
 
 function createTile() {

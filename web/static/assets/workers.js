@@ -43,6 +43,7 @@ function createCard({ id }, { onSelect, onDrain, onUndrain }) {
       el('h3', {}, el('button', { class: 'worker-name', type: 'button', text: id, on: { click: () => onSelect(id) } })),
       el('span', { class: 'badge' })),
     el('p', { class: 'facts' }, el('span'), el('span'), el('span')),
+    el('p', { class: 'facts labels' }),
     el('div', { class: 'berths' }),
     el('p', { class: 'slots' }),
     el('div', { class: 'lease' }, el('span'), el('div', { class: 'lease-bar', 'aria-hidden': 'true' }, el('span'))),
@@ -61,18 +62,25 @@ function updateCard(card, worker, { now, selected, drawCells }) {
   name.title = 'Highlight its sessions';
   updateBadge(card.querySelector('.badge'), worker);
   updateFacts(card.querySelector('.facts'), worker);
+  updateLabels(card.querySelector('.labels'), worker);
   updateBerths(card.querySelector('.berths'), worker, drawCells);
   setText(card.querySelector('.slots'), slotText(worker));
   updateLease(card.querySelector('.lease'), worker, now);
   updateActions(card.querySelector('.actions'), worker);
 }
 
-function updateBadge(badge, { state, cordoned_reason: reason }) {
-  const cordoned = reason && state === 'ready';
-  const { glyph, tone } = cordoned ? { glyph: '⚑', tone: 'attention' } : WORKER_STATES[state] ?? { glyph: '?', tone: 'idle' };
-  setText(badge, cordoned ? `cordoned: ${reason.replaceAll('_', ' ')}` : state);
+function updateBadge(badge, worker) {
+  const { glyph, tone, text } = badgeOf(worker);
+  setText(badge, text);
   badge.dataset.glyph = glyph;
   badge.dataset.tone = tone;
+}
+
+/** badgeOf says how a worker stands: its state, or why it gets no sessions, or only when nothing else is free. */
+function badgeOf({ state, cordoned_reason: cordon, suspect_reason: suspicion }) {
+  if (cordon && state === 'ready') return { glyph: '⚑', tone: 'attention', text: `cordoned: ${cordon.replaceAll('_', ' ')}` };
+  if (suspicion && state === 'ready') return { glyph: '⚐', tone: 'attention', text: `suspect: ${suspicion}` };
+  return { ...(WORKER_STATES[state] ?? { glyph: '?', tone: 'idle' }), text: state };
 }
 
 function updateFacts(facts, { region, instance, version }) {
@@ -81,6 +89,17 @@ function updateFacts(facts, { region, instance, version }) {
   setText(which, `instance ${instance}`);
   setText(what, version ?? '');
   what.hidden = !version;
+}
+
+/** updateLabels shows what selectors ask for; many workers have none. */
+function updateLabels(line, { labels }) {
+  const pairs = Object.entries(labels ?? {}).sort();
+  line.hidden = pairs.length === 0;
+  reconcile(line, pairs, {
+    key: ([name]) => name,
+    create: () => el('span'),
+    update: (span, [name, value]) => setText(span, `${name}=${value}`),
+  });
 }
 
 function slotText({ capacity, used, free }) {
