@@ -1,7 +1,9 @@
 package postgres_test
 
 import (
+	"flag"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -9,10 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/internal/postgres"
 )
 
 // The state machine compares the store with a model of workers, slots, quotas and sessions after random calls, one
-// after another. What only shows when calls overlap is in stress_test.go.
+// after another. What only shows when calls overlap is in
+// chaos_test.go.
 
 type modelWorker struct {
 	region   string
@@ -31,23 +35,39 @@ type modelSession struct {
 	spill      bool
 	generation berth.Generation
 	onLoss     berth.OnWorkerLoss
+	slots      int
+	pack       bool
 }
 
 type modelID struct{ tenant, id string }
 
+// modelKey is an idempotency key: what it made, and the body that it came with.
+type modelKey struct {
+	body    byte
+	id      modelID
+	session berth.SessionKey
+}
+
 // machine holds the model. Names differ per check, since checks share a database.
 type machine struct {
 	rig      *rig
+	stores   []*postgres.Store // the API processes
+	turn     int
 	prefix   string
 	quotas   map[string]int
 	spill    map[string][]string
 	workers  map[string]*modelWorker
 	sessions map[modelID]*modelSession
+	keys     map[modelID]modelKey
+	unmet    map[berth.SessionKey]bool // ended before anybody connected
 	last     berth.Generation
 }
 
-func newMachine(r *rig, number int) *machine {
-	m := &machine{rig: r, prefix: fmt.Sprintf("m%d", number), workers: map[string]*modelWorker{}, sessions: map[modelID]*modelSession{}}
+func newMachine(r *rig, stores []*postgres.Store, number int) *machine {
+	m := &machine{
+		rig: r, stores: stores, prefix: fmt.Sprintf("m%d", number), workers: map[string]*modelWorker{},
+		sessions: map[modelID]*modelSession{}, keys: map[modelID]modelKey{}, unmet: map[berth.SessionKey]bool{},
+	}
 	m.quotas = map[string]int{m.prefix + "-few": 3, m.prefix + "-many": 1000}
 	m.spill = map[string][]string{m.prefix + "-eu": {m.prefix + "-us"}, m.prefix + "-us": nil}
 	r.region(m.prefix + "-us")
@@ -58,10 +78,16 @@ func newMachine(r *rig, number int) *machine {
 	return m
 }
 
+// store is the process that has the next call. They take turns.
+func (m *machine) store() *postgres.Store {
+	m.turn++
+	return m.stores[m.turn%len(m.stores)]
+}
+
 func (m *machine) used(worker string) (n int) {
 	for _, s := range m.sessions {
 		if s.state.HoldsSlot() && s.worker == worker {
-			n++
+			n += s.slots
 		}
 	}
 	return n
@@ -76,21 +102,21 @@ func (m *machine) liveOf(tenant string) (n int) {
 	return n
 }
 
-func (m *machine) fits(worker string) bool {
+func (m *machine) fits(worker string, slots int) bool {
 	w := m.workers[worker]
-	return w.state == berth.WorkerReady && !w.cordoned && m.used(worker) < w.capacity
+	return w.state == berth.WorkerReady && !w.cordoned && m.used(worker)+slots <= w.capacity
 }
 
-// choices are the workers that a placement may go to: the least-loaded of the first region that has a slot, avoiding
-// the last worker if another fits.
-func (m *machine) choices(region string, spill bool, avoid string) []string {
-	regions := []string{region}
-	if spill {
-		regions = append(regions, m.spill[region]...)
+// choices are the workers that a placement may go to: the best of the first region that has room, avoiding the last
+// worker if another fits.
+func (m *machine) choices(s *modelSession) []string {
+	regions := []string{s.region}
+	if s.spill {
+		regions = append(regions, m.spill[s.region]...)
 	}
-	for _, avoided := range []string{avoid, ""} {
+	for _, avoided := range []string{s.last, ""} {
 		for _, region := range regions {
-			if best := m.leastLoaded(region, avoided); len(best) > 0 {
+			if best := m.best(region, avoided, s); len(best) > 0 {
 				return best
 			}
 		}
@@ -98,13 +124,18 @@ func (m *machine) choices(region string, spill bool, avoid string) []string {
 	return nil
 }
 
-func (m *machine) leastLoaded(region, avoid string) (best []string) {
-	least := 2.0
+// best are the workers of a region that will be least loaded, or that are fullest.
+func (m *machine) best(region, avoid string, s *modelSession) (best []string) {
+	least := math.Inf(1)
 	for id, w := range m.workers {
-		if w.region != region || id == avoid || !m.fits(id) {
+		if w.region != region || id == avoid || !m.fits(id, s.slots) {
 			continue
 		}
-		switch load := float64(m.used(id)+1) / float64(w.capacity); {
+		load := float64(m.used(id)+s.slots) / float64(w.capacity)
+		if s.pack {
+			load = -float64(m.used(id)+1) / float64(w.capacity)
+		}
+		switch {
 		case load < least:
 			least, best = load, []string{id}
 		case load == least:
@@ -140,45 +171,105 @@ func (m *machine) drawSession(t *rapid.T) (modelID, *modelSession) {
 	return id, m.sessions[id]
 }
 
-// Start starts a session, or asks for a live one.
-func (m *machine) Start(t *rapid.T) {
-	id := modelID{
-		tenant: m.prefix + rapid.SampledFrom([]string{"-few", "-many"}).Draw(t, "tenant"),
-		id:     rapid.SampledFrom(ids("s", 12)).Draw(t, "id"),
-	}
-	s := startOf(id.tenant, id.id)
+// drawStart draws a start, and the session that it would be.
+func (m *machine) drawStart(t *rapid.T) (berth.Start, *modelSession) {
+	s := startOf(m.prefix+rapid.SampledFrom([]string{"-few", "-many"}).Draw(t, "tenant"), rapid.SampledFrom(ids("s", 12)).Draw(t, "id"))
 	s.Region = m.prefix + rapid.SampledFrom([]string{"-eu", "-us"}).Draw(t, "region")
 	s.Spill = rapid.Bool().Draw(t, "spill")
 	s.OnWorkerLoss = rapid.SampledFrom([]berth.OnWorkerLoss{berth.LossRejoin, berth.LossReplace, berth.LossEnd}).Draw(t, "on loss")
-	known := m.sessions[id]
-	var choices []string
-	switch {
-	case known == nil:
-		choices = m.choices(s.Region, s.Spill, "")
-	case known.state == berth.SessionAwaitingRejoin:
-		choices = m.choices(known.region, known.spill, known.last)
+	s.Slots = rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "slots")
+	s.Strategy = rapid.SampledFrom([]berth.Strategy{"", "", berth.StrategyPack}).Draw(t, "strategy")
+	s.IdempotencyKey = rapid.SampledFrom([]string{"", "", "", "k1", "k2"}).Draw(t, "key")
+	s.BodyHash[0] = byte(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "body"))
+	return s, &modelSession{region: s.Region, spill: s.Spill, onLoss: s.OnWorkerLoss, slots: s.Slots, pack: s.Strategy == berth.StrategyPack}
+}
+
+// Start starts a session, or asks for a live one.
+func (m *machine) Start(t *rapid.T) {
+	s, fresh := m.drawStart(t)
+	id, name := modelID{s.TenantID, s.ID}, modelID{s.TenantID, s.IdempotencyKey}
+	key, made := m.keys[name]
+	if made && !m.unmet[key.session] {
+		id = key.id
 	}
-	placed, err := m.rig.store.Place(t.Context(), s)
+	known := m.sessions[id]
+	placed, err := m.store().Place(t.Context(), s)
 	switch {
-	case known != nil && known.state.HoldsSlot():
-		if err != nil || placed.Created || placed.Session.Generation != known.generation || placed.Session.WorkerID != known.worker {
-			t.Fatalf("a live id: got %+v, %v; want %+v", placed, err, known)
-		}
+	case made && key.body != s.BodyHash[0]:
+		m.want(t, err, berth.CodeIdempotency)
+		return
+	case made && !m.unmet[key.session] && (known == nil || known.key != key.session):
+		m.want(t, err, berth.CodeSessionEnded)
+		return
 	case known == nil && m.liveOf(id.tenant) >= m.quotas[id.tenant]:
 		m.want(t, err, berth.CodeConcurrentSessions)
-	case len(choices) == 0:
-		m.want(t, err, berth.CodeAtCapacity)
-	default:
-		m.placed(t, placed, err, choices)
-		if placed.Created != (known == nil) {
-			t.Fatalf("created %v, known %+v", placed.Created, known)
-		}
-		if known == nil {
-			m.sessions[id] = &modelSession{region: s.Region, spill: s.Spill, onLoss: s.OnWorkerLoss}
-		}
-		m.assign(m.sessions[id], placed.Session)
+		return
+	case known == nil:
+		m.started(t, fresh, placed, err)
+		known = fresh
+	case known.state == berth.SessionAwaitingRejoin:
+		m.started(t, known, placed, err)
+	case err != nil || placed.Created || placed.Session.Generation != known.generation || placed.Session.WorkerID != known.worker:
+		t.Fatalf("a live id: got %+v, %v; want %+v", placed, err, known)
+	}
+	if err != nil {
+		return
+	}
+	if placed.Created != (m.sessions[id] == nil) {
+		t.Fatalf("created %v, known %+v", placed.Created, m.sessions[id])
+	}
+	m.sessions[id] = known
+	if s.IdempotencyKey != "" {
+		m.keys[name] = modelKey{body: s.BodyHash[0], id: id, session: known.key}
 	}
 }
+
+// started checks a placement that was to be made, or its refusal for want of room.
+func (m *machine) started(t *rapid.T, s *modelSession, placed berth.Placement, err error) {
+	choices := m.choices(s)
+	if len(choices) == 0 {
+		m.want(t, err, berth.CodeAtCapacity)
+		return
+	}
+	m.placed(t, placed, err, choices)
+	m.assign(s, placed.Session)
+}
+
+// Crash ends a process in the middle of a start. Whether it was made is found out by asking.
+func (m *machine) Crash(t *rapid.T) {
+	s, fresh := m.drawStart(t)
+	s.IdempotencyKey = ""
+	id := modelID{s.TenantID, s.ID}
+	if m.sessions[id] != nil || m.liveOf(id.tenant) >= m.quotas[id.tenant] || m.choices(fresh) == nil {
+		t.Skip("only what would be made")
+	}
+	n := rapid.IntRange(0, len(m.stores)-1).Draw(t, "process")
+	answered := make(chan error)
+	go func() {
+		_, err := m.stores[n].Place(m.rig.Context(), s)
+		answered <- err
+	}()
+	m.rig.exec("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = $1",
+		processName(n))
+	err := <-answered
+	m.stores[n].Close()
+	m.stores[n] = openStore(m.rig.T, m.rig.db, postgres.Config{Name: processName(n)})
+	if mayFail(err) != nil {
+		t.Fatal(err)
+	}
+	row, _, findErr := m.store().Session(t.Context(), id.tenant, id.id)
+	if findErr != nil || row.State == berth.SessionEnded {
+		if err == nil {
+			t.Fatalf("what was placed is not there: %+v, %v", row, findErr)
+		}
+		return
+	}
+	m.placed(t, berth.Placement{Session: row}, nil, m.choices(fresh))
+	m.assign(fresh, row)
+	m.sessions[id] = fresh
+}
+
+func processName(n int) string { return fmt.Sprintf("berth machine %d", n) }
 
 func (m *machine) want(t *rapid.T, err error, code berth.Code) {
 	if berth.RefusalCode(err) != code {
@@ -205,8 +296,8 @@ func (m *machine) assign(s *modelSession, row berth.Session) {
 // Rejoin lets a peer come back.
 func (m *machine) Rejoin(t *rapid.T) {
 	_, s := m.drawSession(t)
-	choices := m.choices(s.region, s.spill, s.last)
-	answer, err := m.rig.store.Rejoin(t.Context(), berth.Rejoin{Key: s.key, PeerID: "p1", Generation: s.generation, Lost: true})
+	choices := m.choices(s)
+	answer, err := m.store().Rejoin(t.Context(), berth.Rejoin{Key: s.key, PeerID: "p1", Generation: s.generation, Lost: true})
 	switch {
 	case s.state != berth.SessionAwaitingRejoin: // nobody holds a presence lock here, so every owner is in question
 		if err != nil || answer.Outcome != berth.RejoinHold {
@@ -227,7 +318,7 @@ func (m *machine) Connect(t *rapid.T) {
 		t.Skip("it has no owner")
 	}
 	row := berth.Session{Key: s.key, Generation: s.generation, WorkerID: s.worker, Instance: m.workers[s.worker].instance}
-	if _, err := m.rig.store.ConnectPeer(t.Context(), connectOf(row, "p1", "c")); err != nil {
+	if _, err := m.store().ConnectPeer(t.Context(), connectOf(row, "p1", "c")); err != nil {
 		t.Fatal(err)
 	}
 	s.state = berth.SessionActive
@@ -237,7 +328,7 @@ func (m *machine) Connect(t *rapid.T) {
 func (m *machine) End(t *rapid.T) {
 	id, s := m.drawSession(t)
 	if rapid.Bool().Draw(t, "by tenant") {
-		if _, err := m.rig.store.EndSession(t.Context(), id.tenant, id.id); err != nil {
+		if _, err := m.store().EndSession(t.Context(), id.tenant, id.id); err != nil {
 			t.Fatal(err)
 		}
 		delete(m.sessions, id)
@@ -249,7 +340,7 @@ func (m *machine) End(t *rapid.T) {
 		generation--
 	}
 	end := berth.End{Held: berth.Held{Key: s.key, Generation: generation}, Reason: berth.EndedLeft}
-	if err := m.rig.store.EndSessions(t.Context(), []berth.End{end}); err != nil {
+	if err := m.store().EndSessions(t.Context(), []berth.End{end}); err != nil {
 		t.Fatal(err)
 	}
 	if !stale && s.state.HoldsSlot() {
@@ -264,148 +355,11 @@ func (m *machine) Overdue(t *rapid.T) {
 		berth.SessionAssigned: "connect_by", berth.SessionActive: "expires_at", berth.SessionAwaitingRejoin: "rejoin_by",
 	}[s.state]
 	m.rig.overdue(s.key, column)
-	if n, err := m.rig.store.EndOverdue(t.Context(), 10); err != nil || n != 1 {
+	if n, err := m.store().EndOverdue(t.Context(), 10); err != nil || n != 1 {
 		t.Fatalf("ended %d, %v", n, err)
 	}
+	m.unmet[s.key] = s.state == berth.SessionAssigned
 	delete(m.sessions, id)
-}
-
-// Register starts a new instance, with another capacity and perhaps in another region.
-func (m *machine) Register(t *rapid.T) {
-	id := m.prefix + rapid.SampledFrom([]string{"-w1", "-w2", "-w3", "-w4"}).Draw(t, "worker")
-	number, err := m.rig.store.NextInstance(t.Context())
-	m.rig.ok(err)
-	w := &modelWorker{
-		region: m.prefix + rapid.SampledFrom([]string{"-eu", "-us"}).Draw(t, "region"), state: berth.WorkerReady,
-		instance: number, capacity: rapid.IntRange(0, 5).Draw(t, "capacity"),
-	}
-	held, err := m.rig.register(instance{id: id, number: number}, w.region, w.capacity)
-	if err != nil || held {
-		t.Fatalf("held %v, %v", held, err)
-	}
-	if err := m.rig.store.Open(t.Context(), id, number); err != nil {
-		t.Fatal(err)
-	}
-	m.workers[id] = w
-	m.displace(id)
-}
-
-// displace is what happens to a worker's sessions when they lose it.
-func (m *machine) displace(worker string) {
-	for id, s := range m.sessions {
-		switch {
-		case s.worker != worker || !s.state.HoldsSlot():
-		case s.onLoss == berth.LossEnd:
-			delete(m.sessions, id)
-		default:
-			s.state, s.last, s.worker = berth.SessionAwaitingRejoin, worker, ""
-		}
-	}
-}
-
-// Drain drains a worker, Undrain takes it back.
-func (m *machine) Drain(t *rapid.T) {
-	id, w := m.drawWorker(t)
-	got, err := m.rig.store.DrainWorker(t.Context(), id, time.Hour, rapid.Bool().Draw(t, "override"))
-	if w.state == berth.WorkerReady {
-		w.state = berth.WorkerDraining
-	}
-	if err != nil || got.State != w.state {
-		t.Fatalf("got %+v, %v; want %s", got, err, w.state)
-	}
-}
-
-// Undrain takes a drain back.
-func (m *machine) Undrain(t *rapid.T) {
-	id, w := m.drawWorker(t)
-	got, err := m.rig.store.UndrainWorker(t.Context(), id)
-	if w.state == berth.WorkerDraining {
-		w.state = berth.WorkerReady
-	}
-	if err != nil || got.State != w.state {
-		t.Fatalf("got %+v, %v; want %s", got, err, w.state)
-	}
-}
-
-// Leave is a worker's goodbye.
-func (m *machine) Leave(t *rapid.T) {
-	id, w := m.drawWorker(t)
-	if w.state == berth.WorkerLost {
-		t.Skip("it is lost")
-	}
-	if err := m.rig.store.Leave(t.Context(), id, w.instance); err != nil {
-		t.Fatal(err)
-	}
-	w.state, w.cordoned = berth.WorkerGone, false
-	m.displace(id)
-}
-
-// Lose is the reaper's verdict on a worker.
-func (m *machine) Lose(t *rapid.T) {
-	id, w := m.drawWorker(t)
-	tick := m.rig.tick()
-	if err := m.rig.store.OpenGap(t.Context(), tick.Number, id, w.instance, "test"); err != nil {
-		t.Fatal(err)
-	}
-	lost, err := m.rig.store.MarkLost(t.Context(), tick.Number, id, w.instance, "test")
-	if err != nil || lost != w.state.Serving() {
-		t.Fatalf("lost %v, %v; it was %s", lost, err, w.state)
-	}
-	if !lost {
-		m.rig.ok(m.rig.store.ClearGap(t.Context(), id, w.instance))
-		return
-	}
-	if _, err := m.rig.store.DisplaceLost(t.Context(), id, w.instance, 100); err != nil {
-		t.Fatal(err)
-	}
-	w.state, w.cordoned = berth.WorkerLost, false
-	m.displace(id)
-}
-
-// Pause lets a lease run out, and Renew ends the cordon that follows.
-func (m *machine) Pause(t *rapid.T) {
-	id, w := m.drawWorker(t)
-	m.rig.late(id)
-	tick := m.rig.tickAfterLook()
-	cordoned, err := m.rig.store.CordonLate(t.Context(), tick.Number, id, w.instance)
-	want := !w.cordoned && (w.state == berth.WorkerReady || w.state == berth.WorkerDraining)
-	if err != nil || cordoned != want {
-		t.Fatalf("cordoned %v, %v; it is %+v", cordoned, err, w)
-	}
-	w.cordoned = w.cordoned || want
-}
-
-// Renew renews a lease.
-func (m *machine) Renew(t *rapid.T) {
-	id, w := m.drawWorker(t)
-	answer, err := m.rig.store.Renew(t.Context(), berth.Renewal{WorkerID: id, Instance: w.instance, Lease: lease})
-	if err != nil || (answer.Verdict == berth.RenewalYours) != w.state.Serving() {
-		t.Fatalf("got %+v, %v; it is %s", answer, err, w.state)
-	}
-	w.cordoned = false
-}
-
-// Replace places at once what asked for it.
-func (m *machine) Replace(t *rapid.T) {
-	if _, err := m.rig.store.ReplaceLost(t.Context(), 100); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range m.sessions {
-		row := m.rig.session(s.key)
-		if s.state != berth.SessionAwaitingRejoin || row.State != berth.SessionAssigned {
-			continue
-		}
-		if s.onLoss != berth.LossReplace {
-			t.Fatalf("%+v was replaced", s)
-		}
-		m.last = max(m.last, row.Generation)
-		m.assign(s, row)
-	}
-	for _, s := range m.sessions {
-		if s.state == berth.SessionAwaitingRejoin && s.onLoss == berth.LossReplace && m.choices(s.region, s.spill, s.last) != nil {
-			t.Fatalf("%+v was not replaced, though a slot is free", s)
-		}
-	}
 }
 
 // Check compares the tables with the model.
@@ -417,9 +371,9 @@ func (m *machine) Check(t *rapid.T) {
 		t.Fatalf("%d workers have a free slot below a used one", n)
 	}
 	for id, w := range m.workers {
-		got, err := m.rig.store.Worker(t.Context(), id)
+		got, err := m.store().Worker(t.Context(), id)
 		free := 0
-		if m.fits(id) {
+		if m.fits(id, 1) {
 			free = w.capacity - m.used(id)
 		}
 		if err != nil || got.State != w.state || got.Used != m.used(id) || got.Free() != free {
@@ -439,17 +393,27 @@ func (m *machine) Check(t *rapid.T) {
 	}
 }
 
-func TestStoreBehavesAsTheModel(t *testing.T) {
+func TestProof_StoresBehaveAsTheModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	stores := make([]*postgres.Store, 3)
+	for n := range stores {
+		stores[n] = openStore(t, r.db, postgres.Config{Name: processName(n)})
+	}
 	number := 0
+	ends := time.Now().Add(proofTime(t, time.Hour, 0.1)) // the short form ends by the number of its checks
+	t.Logf("seed: repeat with -rapid.seed=%v", flag.Lookup("rapid.seed").Value)
 	rapid.Check(t, func(rt *rapid.T) {
+		if time.Now().After(ends) {
+			return
+		}
 		number++
-		m := newMachine(r, number)
+		m := newMachine(r, stores, number)
 		// Half of what is done is placing; the rest would empty the tables.
 		actions := rapid.StateMachineActions(m)
 		actions["Start1"], actions["Start2"], actions["Start3"] = m.Start, m.Start, m.Start
 		actions["Connect1"] = m.Connect
 		rt.Repeat(actions)
 	})
+	t.Logf("as the model: %d runs of three processes", number)
 }

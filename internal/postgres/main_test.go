@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -18,9 +19,15 @@ import (
 var databases = testkit.NewPostgres(migrations.Up, testkit.PostgresConfig{AfterEach: noViolations})
 
 func TestMain(m *testing.M) {
-	// Each check talks to a database. The command line still wins.
-	if err := flag.Set("rapid.checks", "40"); err != nil {
-		panic(err)
+	// Each check talks to a database; the long proof ends by time. The command line still wins.
+	checks := "20"
+	if os.Getenv(proofVar) != "" {
+		checks = "1000000"
+	}
+	for name, value := range map[string]string{"rapid.checks": checks, "rapid.seed": fmt.Sprint(rand.Uint64())} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(testkit.Main(m, testkit.MainConfig{Postgres: databases}))
 }
