@@ -105,8 +105,8 @@ $$;
 --   contended            something is locked by another transaction: ask again shortly
 --
 -- It never waits for a lock, so it can take part in no deadlock, and a locked tenant or session delays its own
--- requests only. (Ending ghosts waits for releases; it comes before any slot is locked.) Lock order: tenants, ids and
--- sessions, slots.
+-- requests only. (Ending ghosts waits for releases, before any slot is locked; entering the queue waits for others who do,
+-- at the end.) Lock order: tenants, ids and sessions, slots.
 --
 -- A quota holds although claims of one tenant run at once: far below its limit a tenant's claims share its advisory
 -- lock, and each holds one of its 8 lanes. The sum that the last of them to begin reads lacks at most one batch per

@@ -16,10 +16,10 @@ declare
     v_tag   bigint;
 begin
     perform pg_advisory_xact_lock(1650815595, 0);
-    v_room := p_most - (select count(*) from berth.waiters where outcome is null);
-    v_round := coalesce((select min(w.tag) from berth.waiters w
-                          where w.outcome is null and w.deadline > p_now
-                            and w.process in (select berth.present_instances())), 1);
+    -- Those of processes that are gone, and those whose time is over, are in nobody's way.
+    select p_most - count(*), coalesce(min(w.tag), 1) into v_room, v_round
+      from berth.waiters w
+     where w.outcome is null and w.deadline > p_now and w.process in (select berth.present_instances());
     for v_i in 1 .. cardinality(p_ids) loop
         continue when p_outcomes[v_i] <> 'at_capacity' or coalesce(p_waits[v_i], 0) <= 0 or v_room <= 0;
         v_tag := greatest(v_round, 1 + coalesce((
