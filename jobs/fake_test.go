@@ -206,6 +206,12 @@ func (f *fakeStore) WarmWorkers(context.Context) error {
 	return err
 }
 
+func (f *fakeStore) PurgeWaiters(context.Context) error {
+	leave, err := f.enter("PurgeWaiters")
+	defer leave()
+	return err
+}
+
 func (f *fakeStore) JudgeWorkers(_ context.Context, window time.Duration, least int) ([]berth.Suspicion, error) {
 	leave, err := f.enter("JudgeWorkers")
 	defer leave()

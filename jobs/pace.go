@@ -20,6 +20,7 @@ const (
 type Pacing interface {
 	WarmWorkers(ctx context.Context) error
 	JudgeWorkers(ctx context.Context, window time.Duration, least int) ([]berth.Suspicion, error)
+	PurgeWaiters(ctx context.Context) error
 }
 
 // pace opens more slots of workers that start slowly and, now and then, finds those that serve badly.
@@ -29,6 +30,9 @@ func (r *Reaper) pace(ctx context.Context) error {
 	}
 	if !r.judgeIsDue() {
 		return nil
+	}
+	if err := r.store.PurgeWaiters(ctx); err != nil {
+		return fmt.Errorf("purge waiters: %w", err)
 	}
 	verdicts, err := r.store.JudgeWorkers(ctx, faultWindow, leastFaults)
 	if err != nil {

@@ -19,7 +19,8 @@ const (
 	maxBatches = 4
 	// batchTimeout bounds one statement. Its outcome is unknown afterwards.
 	batchTimeout = 8 * time.Second
-	// maxQueued bounds the requests that wait for a batch. Beyond it they are refused as unavailable.
+	// maxQueued bounds the requests that wait for a batch, and those that were contended. Beyond it they are refused as
+	// unavailable.
 	maxQueued = 8192
 	// firstPause and longestPause bound the wait before a contended request is tried again. It doubles.
 	firstPause   = 2 * time.Millisecond
@@ -107,8 +108,8 @@ func (b *batcher[Req, Res]) add(ctx context.Context, c *call[Req, Res]) error {
 	if b.closed {
 		return errClosed()
 	}
-	if len(b.fresh)+len(b.again) >= maxQueued {
-		return fmt.Errorf("%w: %d requests wait already", berth.ErrUnavailable, maxQueued)
+	if len(b.fresh) >= maxQueued {
+		return errFull()
 	}
 	b.fresh = append(b.fresh, c)
 	b.start(ctx)
@@ -147,18 +148,23 @@ func (b *batcher[Req, Res]) pump(ctx context.Context) {
 	}
 }
 
-// take removes the next batch: contended requests that are due, then others, first come first served. Without any, it
-// says how long to wait for one to become due, or that the pump has ended.
+// take removes the next batch: contended requests that are due, then others, first come first served. Contended ones are
+// half of it at most while there are others, so that many of a locked tenant do not keep those out. Without any, it says
+// how long to wait for one to become due, or that the pump has ended.
 func (b *batcher[Req, Res]) take() (batch []*call[Req, Res], pause time.Duration, ended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	var later []*call[Req, Res]
 	pause = longestPause
+	most := berth.MaxBatch
+	if len(b.fresh) > 0 {
+		most /= 2
+	}
 	for _, c := range b.again {
 		switch {
 		case c.settled.Load(): // the caller left
-		case c.due.After(now) || len(batch) == berth.MaxBatch:
+		case c.due.After(now) || len(batch) == most:
 			later = append(later, c)
 			pause = min(pause, max(0, c.due.Sub(now)))
 		default:
@@ -274,10 +280,14 @@ func (b *batcher[Req, Res]) settle(ctx context.Context, batch []*call[Req, Res],
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		refuse(contended)
+		refuse(contended, errClosed())
 		return
 	}
 	b.again = append(contended, b.again...)
+	if len(b.again) > maxQueued {
+		refuse(b.again[maxQueued:], errFull())
+		b.again = b.again[:maxQueued]
+	}
 	b.start(ctx)
 }
 
@@ -288,17 +298,21 @@ func (b *batcher[Req, Res]) close() {
 	waiting := append(b.fresh, b.again...)
 	b.fresh, b.again = nil, nil
 	b.mu.Unlock()
-	refuse(waiting)
+	refuse(waiting, errClosed())
 	b.running.Wait()
 }
 
-// refuse tells callers that the store is closed.
-func refuse[Req, Res any](calls []*call[Req, Res]) {
+// refuse answers callers that get no batch.
+func refuse[Req, Res any](calls []*call[Req, Res], err error) {
 	for _, c := range calls {
 		if c.settled.CompareAndSwap(false, true) {
-			c.answer <- verdict[Res]{err: errClosed()}
+			c.answer <- verdict[Res]{err: err}
 		}
 	}
+}
+
+func errFull() error {
+	return fmt.Errorf("%w: %d requests wait already", berth.ErrUnavailable, maxQueued)
 }
 
 func errClosed() error { return fmt.Errorf("%w: the store is closed", berth.ErrUnavailable) }

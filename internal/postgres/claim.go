@@ -99,22 +99,26 @@ func (s *Store) claimBatch(ctx context.Context, requests []claimRequest) ([]verd
 		return nil, err
 	}
 	stored, err := s.storedSessions(ctx, rows)
-	if err != nil {
-		return nil, err
-	}
 	verdicts := make([]verdict[claimed], len(requests))
 	for _, row := range rows {
 		i := row.Ord - 1
+		if err != nil && row.stored() {
+			verdicts[i].err = err // the others have their answers
+			continue
+		}
 		verdicts[i] = row.verdict(requests[i].start, stored, s.config.ConnectWindow)
 	}
 	return verdicts, nil
 }
 
+// stored says whether the answer is about a row that was there before.
+func (r claimRow) stored() bool { return r.Outcome == "existing" || r.Outcome == "replaced" }
+
 // storedSessions reads the rows that were there before the claim. What it made itself it need not read.
 func (s *Store) storedSessions(ctx context.Context, rows []claimRow) (map[berth.SessionKey]berth.Session, error) {
 	var keys []int64
 	for _, row := range rows {
-		if row.Outcome == "existing" || row.Outcome == "replaced" {
+		if row.stored() {
 			keys = append(keys, deref(row.SessionKey))
 		}
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,15 +72,14 @@ func (s *Store) connectBatch(ctx context.Context, requests []berth.Connect) ([]v
 		}
 	}
 	sessions, err := s.sessionsByKey(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	peers, err := s.connectedPeers(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
+	peers, peersErr := s.connectedPeers(ctx, keys)
+	err = errors.Join(err, peersErr)
 	verdicts := make([]verdict[berth.Connected], len(requests))
 	for _, row := range rows {
+		if err != nil && row.Outcome == "connected" {
+			verdicts[row.Ord-1].err = err // the others have their answers
+			continue
+		}
 		verdicts[row.Ord-1] = row.verdict(requests[row.Ord-1], sessions, peers)
 	}
 	return verdicts, nil

@@ -101,6 +101,7 @@ func (q *queue) ids() []int64 {
 // wait returns what a waiter got, or at_capacity once the time that its request allows is over. One whose caller leaves
 // gives up its turn, and what it was given meanwhile.
 func (q *queue) wait(ctx context.Context, request claimRequest, queued claimed) (claimed, error) {
+	until := time.Now().Add(request.start.Wait)
 	served := make(chan waiterRow, 1)
 	if !q.enter(ctx, queued.waiter, served) {
 		return claimed{}, errClosed()
@@ -109,8 +110,10 @@ func (q *queue) wait(ctx context.Context, request claimRequest, queued claimed) 
 	defer timer.Stop()
 	select {
 	case row := <-served:
+		request.start.Wait = max(0, time.Until(until)) // should it have to be placed once more
 		return q.answer(ctx, request, queued, row)
 	case <-timer.C:
+		request.start.Wait = 0
 		row, err := q.leave(ctx, queued.waiter, served)
 		if err != nil {
 			return claimed{}, err
@@ -145,7 +148,6 @@ func (q *queue) poll(ctx context.Context) {
 		if n%int(queueServe/queuePoll) == 0 {
 			q.serve(ctx)
 		}
-		ids := q.ids()
 		q.mu.Lock()
 		if len(q.waiting) == 0 || q.closed {
 			q.polling = false
@@ -153,7 +155,7 @@ func (q *queue) poll(ctx context.Context) {
 			return
 		}
 		q.mu.Unlock()
-		q.deliver(ctx, ids)
+		q.deliver(ctx)
 		<-ticker.C
 	}
 }
@@ -169,21 +171,41 @@ func (q *queue) serve(ctx context.Context) {
 	_ = q.store.exec(limited, "waiter_serve", berth.MaxBatch)
 }
 
-func (q *queue) deliver(ctx context.Context, ids []int64) {
+func (q *queue) deliver(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	rows, err := collect[waiterRow](limited, q.store, "waiter_collect", ids)
-	if err != nil {
+	served, err := collect[servedRow](limited, q.store, "waiter_served", q.process.Load())
+	ids := q.known(served)
+	if err != nil || len(ids) == 0 {
 		return // asked again at the next tick
+	}
+	rows, err := write[waiterRow](limited, q.store, "waiter_leave", ids)
+	if err != nil {
+		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, row := range rows {
-		if served, here := q.waiting[row.ID]; here {
-			served <- row
+		if answer, here := q.waiting[row.ID]; here {
+			answer <- row
 			delete(q.waiting, row.ID)
 		}
 	}
+}
+
+type servedRow struct{ ID int64 }
+
+// known are the served ones whose callers are here. Others are of callers that are about to enter.
+func (q *queue) known(served []servedRow) []int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var ids []int64
+	for _, row := range served {
+		if _, here := q.waiting[row.ID]; here {
+			ids = append(ids, row.ID)
+		}
+	}
+	return ids
 }
 
 // leave takes a waiter out of the queue. It may have been served at the same time.
@@ -191,7 +213,7 @@ func (q *queue) leave(ctx context.Context, id int64, served <-chan waiterRow) (w
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWait)
 	defer cancel()
 	defer q.forget(id)
-	rows, err := collect[waiterRow](ctx, q.store, "waiter_leave", []int64{id})
+	rows, err := write[waiterRow](ctx, q.store, "waiter_leave", []int64{id})
 	if err != nil {
 		return waiterRow{}, err
 	}

@@ -252,8 +252,13 @@ func (s *Store) Pressure(ctx context.Context) (berth.Pressure, error) {
 	}, nil
 }
 
+// PurgeWaiters deletes waiters that nobody will ask for: long past their deadline, or of a process that is gone.
+func (s *Store) PurgeWaiters(ctx context.Context) error {
+	return s.exec(ctx, "waiter_purge", time.Minute)
+}
+
 // PurgeHistory deletes closed gaps and refusal counts that are older than age, and what is of no use after an hour.
 func (s *Store) PurgeHistory(ctx context.Context, age time.Duration) error {
 	return errors.Join(s.exec(ctx, "gap_purge", age), s.exec(ctx, "refusal_purge", age),
-		s.exec(ctx, "waiter_purge", time.Hour), s.exec(ctx, "fault_purge", time.Hour))
+		s.exec(ctx, "fault_purge", time.Hour))
 }

@@ -123,7 +123,7 @@ create function berth.claim_sessions(
     p_on_losses text[], p_ttls int[], p_idles int[], p_metadata text[], p_slots int[], p_strategies text[],
     p_selectors jsonb[], p_idempotency text[], p_body_hashes bytea[], p_waits float8[], p_default_region text,
     p_connect_seconds float8, p_rejoin_seconds float8, p_max_peers int, p_process int, p_most_waiters int,
-    p_tag bigint default null, p_waiter bigint default null)
+    p_waiter bigint default null, p_keep_regions text[] default null, p_keep_selectors jsonb[] default null)
 returns table (ord int, outcome text, waiter bigint, session_key bigint, replayed boolean, generation bigint, region text,
                requested_region text, worker_id text, instance int, signaling_url text, peer_id text, peer_role text,
                peer_created boolean, quota int, live int, start_rate float8, start_burst int, tokens float8,
@@ -196,9 +196,11 @@ declare
     v_quotas     boolean;
     v_rates      boolean;
     v_limited    int[];
+    v_paying     int[];
     v_starting   int[];
     v_ghosts     record;
-    v_present    int[] := '{}';
+    v_keep_regions   text[] := p_keep_regions;
+    v_keep_selectors jsonb[] := p_keep_selectors;
     v_again      boolean := false;
     v_peer       record;
     v_peer_id    text[] := p_peers;
@@ -215,8 +217,9 @@ begin
     if v_unsettled then
         perform berth.settle_generations();
     end if;
-    if v_queue then
-        v_present := array(select berth.present_instances());
+    -- A start that just came stands behind all that wait; one from the queue is told who is before it.
+    if v_queue and p_waiter is null then
+        select k.regions, k.selectors into v_keep_regions, v_keep_selectors from berth.kept_for_waiters() k;
     end if;
     select array_agg(u.id), array_agg(t.id is not null), array_agg(l.alone),
            array_agg(case when t.id is null then true
@@ -295,7 +298,7 @@ begin
       from (select r.ord, r.lead, r.sole, r.kind, r.hash, r.free, s.key, s.kind as live_kind, s.state, s.ended_reason,
                    t_exists[r.t] as known, t_lane[r.t] is not null as lane, r.made, r.made_hash,
                    r.idempotency is not null and p_waiter is null and exists (
-                       select from berth.waiters q
+                       select from berth.present_waiters() q
                         where q.tenant_id = r.tenant and q.idempotency = r.idempotency) as waits,
                    case when s.key is null then coalesce(r.region, t_region[r.t], v_own)
                         else s.requested_region end as wanted,
@@ -344,9 +347,11 @@ begin
         end loop;
         if p_waiter is null then
             v_ghosts := berth.end_ghosts(
-                t_id, array(select case when u.alone then cardinality(array_positions(v_starting, u.n::int)) - (u.quota - u.live) end
-                              from unnest(t_alone, t_quota, t_live) with ordinality u (alone, quota, live, n) order by u.n),
-                t_live, v_now, p_connect_seconds, p_rejoin_seconds, c_grace);
+                t_id, array(select case when u.alone and u.live <= u.quota then
+                                least(cardinality(array_positions(v_starting, u.n::int)), floor(u.tokens)::int)
+                                - (u.quota - u.live) end
+                              from unnest(t_alone, t_quota, t_live, t_tokens) with ordinality u (alone, quota, live, tokens, n)),
+                t_live, v_found, v_now, p_connect_seconds, p_rejoin_seconds, c_grace);
             t_live := v_ghosts.live;
             if v_ghosts.ended then
                 t_lane := berth.pick_lanes(t_id, t_held);      -- their ends wrote the lanes: they are elsewhere now
@@ -358,13 +363,14 @@ begin
     v_now := clock_timestamp();
 
     -- Take slots, one group of like requests at a time, in each region that they may use. A session that lost its
-    -- worker goes elsewhere if it fits elsewhere.
+    -- worker goes elsewhere if it fits elsewhere, and before those who wait for a first place.
     for v_group in
-        select d.region, d.spill, d.avoid, d.slots, d.strategy, d.selector, array_agg(d.ord::int order by d.ord) as ords
+        select d.outcome = 'replaced' as again, d.region, d.spill, d.avoid, d.slots, d.strategy, d.selector,
+               array_agg(d.ord::int order by d.ord) as ords
           from unnest(v_outcome, v_region, v_spill, v_avoid, v_slots, v_strategy, v_selector)
                with ordinality d (outcome, region, spill, avoid, slots, strategy, selector, ord)
          where d.outcome in ('created', 'replaced')
-         group by d.region, d.spill, d.avoid, d.slots, d.strategy, d.selector order by min(d.ord)
+         group by 1, d.region, d.spill, d.avoid, d.slots, d.strategy, d.selector order by min(d.ord)
     loop
         v_regions := case when v_group.region is null then array[null]::text[]
                           else berth.region_order(v_group.region, v_group.spill) end;
@@ -378,7 +384,7 @@ begin
                     v_outcome[v_i] := 'contended';
                     continue;
                 elsif t_quota[v_t] - t_live[v_t] - t_starts[v_t] <= 0
-                      or p_waiter is null and t_tokens[v_t] - t_starts[v_t] < 1 then
+                      or p_waiter is null and t_tokens[v_t] - t_starts[v_t] - t_paid[v_t] < 1 then
                     v_beyond := v_beyond || v_i;
                     continue;
                 end if;
@@ -388,7 +394,8 @@ begin
         end loop;
         v_took := berth.take_slots(
             array(select v_key[o.i] from unnest(v_left) o (i)), v_regions,
-            v_group.avoid, v_group.slots, v_group.strategy, v_group.selector, v_queue, v_present, p_tag, p_waiter);
+            v_group.avoid, v_group.slots, v_group.strategy, v_group.selector,
+            case when not v_group.again then v_keep_regions end, v_keep_selectors);
         v_took_n := cardinality(v_took.workers);
         for v_t in 1 .. v_took_n loop
             v_i := v_left[v_t];
@@ -400,18 +407,22 @@ begin
         end loop;
         -- Refuse only what is true.
         v_lack := case when v_took_n = cardinality(v_left) then null
-                       when berth.room_visible(v_regions, v_group.slots, v_group.selector, v_queue, v_present, p_tag, p_waiter)
+                       when berth.room_visible(v_regions, v_group.slots, v_group.selector,
+                            case when not v_group.again then v_keep_regions end, v_keep_selectors)
                        then 'contended' else 'at_capacity' end;
         foreach v_i in array v_left[v_took_n + 1:] loop
             if v_outcome[v_i] = 'created' then
                 t_starts[v_tenant[v_i]] := t_starts[v_tenant[v_i]] - 1;
+                if v_lack = 'at_capacity' and p_process is not null and p_waits[v_i] > 0 then
+                    t_paid[v_tenant[v_i]] := t_paid[v_tenant[v_i]] + 1;      -- it will wait
+                end if;
             end if;
             v_outcome[v_i] := v_lack;
         end loop;
         foreach v_i in array v_beyond loop
             v_t := v_tenant[v_i];
             v_outcome[v_i] := case when t_quota[v_t] - t_live[v_t] - t_starts[v_t] <= 0 then 'concurrent_sessions'
-                                   when t_tokens[v_t] - t_starts[v_t] < 1 then 'rate_limited'
+                                   when t_tokens[v_t] - t_starts[v_t] - t_paid[v_t] < 1 then 'rate_limited'
                                    else v_lack end;
         end loop;
     end loop;
@@ -474,11 +485,8 @@ begin
 
     -- A start that waits has paid: it was let in now, whenever its turn comes.
     if v_rates and p_waiter is null then
-        for v_i in 1 .. v_n loop
-            if v_waiter[v_i] is not null then
-                t_paid[v_tenant[v_i]] := t_paid[v_tenant[v_i]] + 1;
-            end if;
-        end loop;
+        v_paying := array(select r.t from unnest(v_waiter, v_tenant) r (waiter, t) where r.waiter is not null);
+        t_paid := array(select cardinality(array_positions(v_paying, u.n::int)) from unnest(t_id) with ordinality u (id, n));
         insert into berth.start_buckets (tenant_id, tokens, refilled_at)
         select u.id, u.tokens - u.starts - u.paid, v_now
           from unnest(t_id, t_tokens, t_starts, t_paid) u (id, tokens, starts, paid)

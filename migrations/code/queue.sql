@@ -1,3 +1,22 @@
+-- present_waiters are the starts that wait, and whose caller is there to be told.
+create function berth.present_waiters() returns setof berth.waiters
+language sql stable as $$
+    select * from berth.waiters
+     where outcome is null and deadline > clock_timestamp() and process in (select berth.present_instances())
+$$;
+
+-- kept_for_waiters says which workers are kept for those who wait, for fitting_workers: all that a waiter for one slot may
+-- use, and those of a weighted one while its reservation lasts. Null: none. A turn asks for those before it only.
+create function berth.kept_for_waiters(
+    p_tag bigint default null, p_waiter bigint default null, out regions text[], out selectors jsonb[])
+language sql stable as $$
+    select array_agg(k.regions), array_agg(k.selector)
+      from (select distinct array_to_string(q.regions, ',', '*') as regions, q.selector
+              from berth.present_waiters() q
+             where (q.slots = 1 or q.reserved_until > clock_timestamp())
+               and (p_tag is null or (q.tag, q.id) < (p_tag, p_waiter))) k
+$$;
+
 -- enqueue_starts makes waiters of the requests that found no room and may wait, and returns their numbers. Turns go
 -- round over the tenants: the round of a waiter is the one after its tenant's last, or the one that is on.
 create function berth.enqueue_starts(
@@ -17,9 +36,7 @@ declare
 begin
     perform pg_advisory_xact_lock(1650815595, 0);
     -- Those of processes that are gone, and those whose time is over, are in nobody's way.
-    select p_most - count(*), coalesce(min(w.tag), 1) into v_room, v_round
-      from berth.waiters w
-     where w.outcome is null and w.deadline > p_now and w.process in (select berth.present_instances());
+    select p_most - count(*), coalesce(min(w.tag), 1) into v_room, v_round from berth.present_waiters() w;
     for v_i in 1 .. cardinality(p_ids) loop
         continue when p_outcomes[v_i] <> 'at_capacity' or coalesce(p_waits[v_i], 0) <= 0 or v_room <= 0;
         v_tag := greatest(v_round, 1 + coalesce((
@@ -43,7 +60,8 @@ $$;
 -- serve_waiters hands up to p_most free slots to those that wait for them, in the order of their turns. Whatever opens a
 -- slot calls it in the same transaction, and so does, every few milliseconds, each process that has waiters, for those
 -- whose slot opened while they were being queued. A weighted waiter that is first keeps what it could use for up to
--- five seconds. Waiters that somebody serves already, and those of processes that are gone, are passed over.
+-- five seconds. Waiters that somebody serves already, and those of processes that are gone, are passed over; one that
+-- meets a lock keeps what it may use from those behind it.
 create function berth.serve_waiters(p_most int) returns int
 language plpgsql as $$
 declare
@@ -51,9 +69,10 @@ declare
     v_waiter  berth.waiters;
     v_answer  record;
     v_served  int := 0;
-    v_asks    text;
     v_full    text[] := '{}';
     v_present int[];
+    v_regions text[];                  -- kept by those before
+    v_selectors jsonb[];
     v_tag     bigint := 0;
     v_id      bigint := 0;
 begin
@@ -61,18 +80,17 @@ begin
         return 0;
     end if;
     v_present := array(select berth.present_instances());
-    while v_served < least(p_most, 256) loop          -- a batch; see claim_sessions
-        -- One at a time: whoever opens a slot beside us serves the next, and not somebody far behind.
+    while v_served < least(p_most, 256)          -- a batch; see claim_sessions
+          and exists (select from berth.slots l where l.open and l.session is null and l.ordinal > 0) loop
+        -- One at a time: whoever opens a slot beside us serves the next, and not somebody far behind. Those that ask for
+        -- what an earlier one did not get need not ask.
         select q.* into v_waiter from berth.waiters q
          where q.outcome is null and (q.tag, q.id) > (v_tag, v_id) and q.deadline > clock_timestamp()
-           and q.process = any (v_present)
+           and q.process = any (v_present) and not berth.asks(q) = any (v_full)
          order by q.tag, q.id limit 1 for no key update skip locked;
         exit when not found;
         v_tag := v_waiter.tag;
         v_id := v_waiter.id;
-        -- Those that ask for what an earlier one did not get need not ask.
-        v_asks := concat_ws('|', v_waiter.regions, v_waiter.selector, v_waiter.slots);
-        continue when v_asks = any (v_full);
         select * into v_answer from berth.claim_sessions(
             array[v_waiter.tenant_id], array[v_waiter.session_id], array[v_waiter.session_named], array[1],
             array[v_waiter.session_only], array[v_waiter.kind], array[v_waiter.peer_id], array[v_waiter.peer_named],
@@ -80,10 +98,13 @@ begin
             array[v_waiter.on_loss], array[v_waiter.ttl], array[v_waiter.idle], array[v_waiter.metadata],
             array[v_waiter.slots], array[v_waiter.strategy], array[v_waiter.selector], array[v_waiter.idempotency],
             array[v_waiter.body_hash], array[0::float8], null, v_waiter.connect_seconds, 0, v_waiter.max_peers, null, 0,
-            v_waiter.tag, v_waiter.id);
-        continue when v_answer.outcome = 'contended';
-        if v_answer.outcome = 'at_capacity' then
-            v_full := v_full || v_asks;
+            v_waiter.id, v_regions, v_selectors);
+        if v_answer.outcome in ('contended', 'at_capacity') then
+            v_full := v_full || berth.asks(v_waiter);
+            if v_answer.outcome = 'contended' or v_waiter.slots > 1 and v_waiter.reserved_until > clock_timestamp() then
+                v_regions := v_regions || array_to_string(v_waiter.regions, ',', '*');
+                v_selectors := v_selectors || v_waiter.selector;
+            end if;
             continue;
         end if;
         update berth.waiters
@@ -107,4 +128,10 @@ begin
                     order by h.tag, h.id limit 1 for no key update skip locked);
     return v_served;
 end
+$$;
+
+-- asks names what a waiter asks for: two that ask for the same find room together or not at all.
+create function berth.asks(p_waiter berth.waiters) returns text
+language sql stable as $$
+    select concat_ws('|', array_to_string(p_waiter.regions, ',', '*'), p_waiter.selector, p_waiter.slots)
 $$;

@@ -58,27 +58,31 @@ language sql stable as $$
 $$;
 
 -- end_ghosts makes room for starts of tenants at their limit by ending their oldest ghosts, p_wanted of each at most, of
--- which nobody was heard for p_grace_seconds. It returns how many sessions each has then, and whether it ended any. The
--- caller holds those tenants' locks, and lanes.
+-- which nobody was heard for p_grace_seconds, and returns how many sessions each has then, and whether it ended any. A
+-- ghost that holds no slot is left where there is none to take, and so are p_except. The caller holds those tenants'
+-- locks, and lanes.
 create function berth.end_ghosts(
-    p_tenants text[], p_wanted int[], p_live int[], p_now timestamptz, p_connect_seconds float8, p_rejoin_seconds float8,
-    p_grace_seconds float8, out live int[], out ended boolean)
+    p_tenants text[], p_wanted int[], p_live int[], p_except bigint[], p_now timestamptz, p_connect_seconds float8,
+    p_rejoin_seconds float8, p_grace_seconds float8, out live int[], out ended boolean)
 language plpgsql as $$
 declare
     v_keys    bigint[] := '{}';
     v_reasons text[] := '{}';
     v_found   record;
+    v_room    boolean;
 begin
     live := p_live;
     for v_t in 1 .. cardinality(p_tenants) loop
         continue when coalesce(p_wanted[v_t], 0) <= 0;
+        v_room := coalesce(v_room, exists (select from berth.slots l where l.open and l.session is null and l.ordinal > 0));
         select array_agg(g.key) as keys, array_agg(g.reason) as reasons into v_found
           from (select key, case state when 'assigned' then 'no_show' else 'rejoin_timeout' end as reason
                   from berth.sessions
                  where tenant_id = p_tenants[v_t] and state in ('assigned', 'awaiting_rejoin')
                    and due_at < p_now + make_interval(secs => greatest(p_connect_seconds, p_rejoin_seconds) - p_grace_seconds)
                    and (connect_by < p_now + make_interval(secs => p_connect_seconds - p_grace_seconds)
-                        or rejoin_by < p_now + make_interval(secs => p_rejoin_seconds - p_grace_seconds))
+                        or v_room and rejoin_by < p_now + make_interval(secs => p_rejoin_seconds - p_grace_seconds))
+                   and not key = any (coalesce(p_except, '{}'))
                  order by due_at limit p_wanted[v_t] for no key update skip locked) g;
         continue when v_found.keys is null;
         v_keys := v_keys || v_found.keys;

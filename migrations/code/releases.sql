@@ -72,6 +72,9 @@ begin
               from (select s.tenant_id, count(*) as ends from berth.sessions s
                      where s.key = any (p_keys) group by 1) c
             offset 0) e;
+    if array_position(v_rows, null) is not null then
+        raise exception 'no lane of a tenant is held' using errcode = 'lock_not_available';
+    end if;
     -- A statement of its own: what was locked may be newer than the snapshot that found it, and is not there for that.
     update berth.tenant_lanes l set live_sessions = l.live_sessions - u.ends
       from unnest(v_ends, v_rows) u (ends, row) where l.ctid = u.row;
@@ -156,25 +159,31 @@ as $$
 declare
     v_now     timestamptz := clock_timestamp();
     v_held    text[];
+    v_tried   bigint[] := '{}';
     v_keys    bigint[];
     v_reasons text[];
 begin
-    v_keys := array(select key from berth.sessions where due_at <= v_now
-                     order by due_at limit p_limit);
-    v_held := berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (v_keys)));
-    select array_agg(d.key), array_agg(d.reason) into v_keys, v_reasons
-      from (select key, case when expires_at <= v_now then 'expired'
-                             when connect_by <= v_now then 'no_show'
-                             else 'rejoin_timeout' end as reason
-              from berth.sessions
-             where key = any (v_keys) and tenant_id = any (v_held) and state <> 'ended' and due_at <= v_now
-             order by key for no key update skip locked) d;
-    if v_keys is null then
-        return 0;
-    end if;
-    perform berth.finish_sessions(v_keys, v_reasons);
-    perform berth.serve_waiters(64 * cardinality(v_keys));
-    return cardinality(v_keys);
+    -- What somebody works on, and what is of a tenant whose lanes are taken, must not stand before the others for ever.
+    for v_round in 1 .. 10 loop
+        v_keys := array(select key from berth.sessions where due_at <= v_now and not key = any (v_tried)
+                         order by due_at limit p_limit);
+        exit when v_keys = '{}';
+        v_tried := v_tried || v_keys;
+        v_held := berth.hold_lanes(array(select tenant_id from berth.sessions where key = any (v_keys)));
+        select array_agg(d.key), array_agg(d.reason) into v_keys, v_reasons
+          from (select key, case when expires_at <= v_now then 'expired'
+                                 when connect_by <= v_now then 'no_show'
+                                 else 'rejoin_timeout' end as reason
+                  from berth.sessions
+                 where key = any (v_keys) and tenant_id = any (v_held) and state <> 'ended' and due_at <= v_now
+                 order by key for no key update skip locked) d;
+        if v_keys is not null then
+            perform berth.finish_sessions(v_keys, v_reasons);
+            perform berth.serve_waiters(64 * cardinality(v_keys));
+            return cardinality(v_keys);
+        end if;
+    end loop;
+    return 0;
 end
 $$;
 
@@ -190,26 +199,36 @@ language plpgsql
 set plan_cache_mode = force_custom_plan
 as $$
 declare
-    v_held text[];
-    v_keys bigint[];
-    v_ends bigint[];
+    v_held  text[];
+    v_tried bigint[] := '{}';
+    v_keys  bigint[];
+    v_ends  bigint[];
 begin
-    v_keys := array(select key from berth.sessions
-                     where worker_id = p_worker and instance < p_below and (p_keys is null or key = any (p_keys))
-                       and (p_generation is null or generation = p_generation)
-                     order by key limit p_limit);
-    v_held := berth.hold_lanes(array(
-        select tenant_id from berth.sessions where key = any (v_keys) and on_worker_loss = 'end'));
-    select array_agg(d.key) filter (where d.on_worker_loss <> 'end'),
-           array_agg(d.key) filter (where d.on_worker_loss = 'end')
-      into v_keys, v_ends
-      from (select key, on_worker_loss from berth.sessions
-             where key = any (v_keys) and worker_id = p_worker and instance < p_below
-               and (on_worker_loss <> 'end' or tenant_id = any (v_held))
-               and (p_generation is null or generation = p_generation)
-             order by key for no key update skip locked) d;
+    -- As in end_overdue: what cannot be taken now must not stand before the others.
+    for v_round in 1 .. 10 loop
+        v_keys := array(select key from berth.sessions
+                         where worker_id = p_worker and instance < p_below and (p_keys is null or key = any (p_keys))
+                           and (p_generation is null or generation = p_generation) and not key = any (v_tried)
+                         order by key limit p_limit);
+        exit when v_keys = '{}';
+        v_tried := v_tried || v_keys;
+        v_held := berth.hold_lanes(array(
+            select tenant_id from berth.sessions where key = any (v_keys) and on_worker_loss = 'end'));
+        select array_agg(d.key) filter (where d.on_worker_loss <> 'end'),
+               array_agg(d.key) filter (where d.on_worker_loss = 'end')
+          into v_keys, v_ends
+          from (select key, on_worker_loss from berth.sessions
+                 where key = any (v_keys) and worker_id = p_worker and instance < p_below
+                   and (on_worker_loss <> 'end' or tenant_id = any (v_held))
+                   and (p_generation is null or generation = p_generation)
+                 order by key for no key update skip locked) d;
+        exit when v_keys is not null or v_ends is not null;
+    end loop;
     v_keys := coalesce(v_keys, '{}');
     v_ends := coalesce(v_ends, '{}');
+    if v_keys = '{}' and v_ends = '{}' then
+        return 0;
+    end if;
     perform berth.release_slots(v_keys);
     update berth.sessions
        set state = 'awaiting_rejoin', rejoin_by = clock_timestamp() + make_interval(secs => p_rejoin_seconds),

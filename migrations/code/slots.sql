@@ -9,24 +9,22 @@ end
 $$;
 
 -- fitting_workers lists the workers of one region, or of any, that a request may use: ready, labelled as its selector
--- asks, and not kept for somebody who waits. p_tag and p_waiter are the turn of a request from the queue; null for one that
--- just came, which stands behind all that wait. A waiter for one slot keeps every worker that it may use; a weighted one
--- only while its reservation lasts. p_present are the processes whose waiters count.
+-- asks, and not kept for somebody who stands before it in the queue. p_keep_regions and p_keep_selectors say what is kept:
+-- workers of these regions ('a,b'; '*' is any) with these labels; see kept_for_waiters.
 create function berth.fitting_workers(
-    p_region text, p_selector jsonb, p_queue boolean, p_present int[], p_tag bigint, p_waiter bigint)
+    p_region text, p_selector jsonb, p_keep_regions text[], p_keep_selectors jsonb[])
 returns table (id text)
 language sql stable as $$
+    with kept as materialized (
+        select string_to_array(k.regions, ',') as regions, k.selector
+          from unnest(p_keep_regions, p_keep_selectors) k (regions, selector))
     select w.id from berth.workers w
      where w.state = 'ready' and w.cordoned_reason is null
        and (p_region is null or w.region = p_region)
        and (p_selector is null or w.labels @> p_selector)
-       and (not p_queue or not exists (
-           select from berth.waiters q
-            where q.outcome is null and q.deadline > clock_timestamp() and q.process = any (p_present)
-              and (p_tag is null or (q.tag, q.id) < (p_tag, p_waiter))
-              and (q.regions[1] is null or w.region = any (q.regions))
-              and (q.selector is null or w.labels @> q.selector)
-              and (q.slots = 1 or q.reserved_until > clock_timestamp())))
+       and not exists (
+           select from kept k
+            where (k.regions[1] = '*' or w.region = any (k.regions)) and (k.selector is null or w.labels @> k.selector))
 $$;
 
 -- The functions from here to take_slots are parts of claim_sessions, and planned under its settings. They return what
@@ -145,12 +143,13 @@ $$;
 -- take_slots places sessions of like requests. Regions are tried in order; p_avoid is the worker that they lost, which
 -- is used when nothing else fits.
 create function berth.take_slots(
-    p_keys bigint[], p_regions text[], p_avoid text, p_slots int, p_strategy text, p_selector jsonb, p_queue boolean,
-    p_present int[], p_tag bigint, p_waiter bigint,
+    p_keys bigint[], p_regions text[], p_avoid text, p_slots int, p_strategy text, p_selector jsonb,
+    p_keep_regions text[], p_keep_selectors jsonb[],
     out workers text[], out instances int[], out regions text[], out ranks float8[])
 language plpgsql as $$
 declare
-    v_plain   constant boolean := p_slots = 1 and p_strategy = 'spread' and p_selector is null and not p_queue;
+    v_plain   constant boolean := p_slots = 1 and p_strategy = 'spread' and p_selector is null
+                                  and p_keep_regions is null;
     v_avoid   text := p_avoid;
     v_region  text;
     v_workers text[];
@@ -162,7 +161,7 @@ begin
         foreach v_region in array p_regions loop
             if not v_plain then
                 v_workers := array(select w.id from berth.fitting_workers(
-                                    v_region, p_selector, p_queue, p_present, p_tag, p_waiter) w
+                                    v_region, p_selector, p_keep_regions, p_keep_selectors) w
                                     where v_avoid is null or w.id <> v_avoid);
             end if;
             while v_left <> '{}' loop
@@ -192,14 +191,14 @@ $$;
 -- asked again. It looks at all regions in one snapshot, so that a refusal is true at that instant. Slots that are kept for
 -- somebody who waits are not room.
 create function berth.room_visible(
-    p_regions text[], p_slots int, p_selector jsonb, p_queue boolean, p_present int[], p_tag bigint, p_waiter bigint)
+    p_regions text[], p_slots int, p_selector jsonb, p_keep_regions text[], p_keep_selectors jsonb[])
 returns boolean
 language plpgsql as $$
 begin
-    if p_slots > 1 or p_selector is not null or p_queue then
+    if p_slots > 1 or p_selector is not null or p_keep_regions is not null then
         return exists (
             select from unnest(p_regions) c (region)
-             cross join lateral berth.fitting_workers(c.region, p_selector, p_queue, p_present, p_tag, p_waiter) w
+             cross join lateral berth.fitting_workers(c.region, p_selector, p_keep_regions, p_keep_selectors) w
              where p_slots = (select count(*) from (select from berth.slots l
                                where l.worker_id = w.id and l.open and l.session is null limit p_slots) f));
     elsif p_regions[1] is null then

@@ -24,8 +24,7 @@ select r.id as region, coalesce(w.ready, 0) as workers_ready, coalesce(w.drainin
          join berth.workers o on o.id = l.worker_id and o.state in ('starting', 'ready', 'draining')
         group by l.region) s on s.region = r.id
   left join (
-       select regions[1] as region, count(*) as waiting from berth.waiters
-        where outcome is null and deadline > clock_timestamp() group by 1) q on q.region = r.id;
+       select regions[1] as region, count(*) as waiting from berth.present_waiters() group by 1) q on q.region = r.id;
 comment on view berth.capacity is 'Slots per region: all, used, and free for the next start; and who waits for one.';
 comment on column berth.capacity.workers_ready is 'Workers that get sessions: ready, and not cordoned.';
 comment on column berth.capacity.workers_draining is 'Workers that keep what they have until their deadline.';

@@ -246,6 +246,7 @@ begin
            and forgotten_at is not null
          order by key for no key update);
     perform berth.finish_sessions(v_keys, array_fill('worker_forgot'::text, array[cardinality(v_keys)]));
+    perform berth.serve_waiters(64 * cardinality(v_keys));
 end
 $$;
 

@@ -44,8 +44,7 @@ comment on table berth.tenant_lanes is
 
 -- The token bucket of a tenant with a start rate.
 create table berth.start_buckets (
-    tenant_id   text        constraint start_buckets_pkey primary key
-                            constraint start_buckets_tenant_fkey references berth.tenants (id) on delete cascade,
+    tenant_id   text        constraint start_buckets_pkey primary key,
     tokens      float8      not null,
     refilled_at timestamptz not null
 ) with (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);

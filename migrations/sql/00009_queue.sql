@@ -43,8 +43,8 @@ create table berth.waiters (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500);
 -- Serves: whose turn it is.
 create index waiters_turn on berth.waiters (tag, id) where outcome is null;
--- Serves: what became of those of a process, and their removal.
-create index waiters_of_process on berth.waiters (process, id);
+-- Serves: what became of those of a process.
+create index waiters_of_process on berth.waiters (process, id) where outcome is not null;
 -- Serves: whether a request with this key waits already.
 create index waiters_idempotency on berth.waiters (tenant_id, idempotency) where idempotency is not null;
 comment on table berth.waiters is 'Starts that wait for capacity (Prefer: wait), in the order of their turns: tag, id.';

@@ -1,6 +1,5 @@
--- name: waiter_collect
-delete from berth.waiters where id = any ($1::bigint[]) and outcome is not null
-returning id, outcome, session_key, replayed, peer_id, role, peer_fresh, clock_timestamp() as at;
+-- name: waiter_served
+select id from berth.waiters where process = $1::int and outcome is not null;
 
 -- name: waiter_leave
 delete from berth.waiters where id = any ($1::bigint[])
@@ -13,7 +12,9 @@ select berth.serve_waiters($1::int);
 update berth.waiters set process = $2::int where id = any ($1::bigint[]) and process <> $2::int;
 
 -- name: waiter_purge
-delete from berth.waiters where deadline < clock_timestamp() - $1::interval;
+delete from berth.waiters
+ where deadline < clock_timestamp() - $1::interval
+    or enqueued_at < clock_timestamp() - $1::interval and not process in (select berth.present_instances());
 
 -- name: idempotency_purge
 with old as (
@@ -32,4 +33,4 @@ span as (
     select greatest(1, extract(epoch from clock_timestamp() - min(ended_at))) as seconds from freed)
 select region, sum(slots)::float8 / max(seconds)::float8 as per_second, 0 as waiting from freed, span group by region
 union all
-select coalesce(regions[1], ''), 0, count(*)::int from berth.waiters where outcome is null group by 1;
+select coalesce(regions[1], ''), 0, count(*)::int from berth.present_waiters() group by 1;

@@ -36,9 +36,9 @@ select berth.leave_worker($1::text, $2::int);
 
 -- name: capacity_read
 select region, workers_ready::int, workers_draining::int, slots::int, used::int, free::int,
-       (select count(*) from berth.waiters q where q.outcome is null and q.regions[1] = c.region)::int as waiting, spill
+       waiting::int, spill
   from berth.capacity c
 union all
-select '', 0, 0, 0, 0, 0, count(*)::int, '{}'::text[] from berth.waiters
- where outcome is null and regions[1] is null having count(*) > 0
+select '', 0, 0, 0, 0, 0, count(*)::int, '{}'::text[] from berth.present_waiters()
+ where regions[1] is null having count(*) > 0
  order by region;
