@@ -212,8 +212,15 @@ func (m *queueMachine) Check(t *rapid.T) {
 	}
 }
 
-// clear empties the line for the next run.
+// clear empties the line for the next run, and ends what this one placed, before its deadlines come.
 func (m *queueMachine) clear() {
+	for id, p := range m.places {
+		defer func() {
+			if _, err := m.store().EndSession(m.rig.Context(), p.tenant, id); err != nil {
+				m.rig.Errorf("end %s: %v", id, err)
+			}
+		}()
+	}
 	for _, w := range m.line {
 		w.leave()
 		if err := <-w.answer; err != nil && !errors.Is(err, context.Canceled) {
