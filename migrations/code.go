@@ -64,13 +64,45 @@ func codeDigest(text string) string {
 	return "code " + hex.EncodeToString(sum[:8])
 }
 
-// dropCode makes way for a change of tables. A process that calls a function meanwhile finds none, and answers that the
-// database is unavailable.
-func (m *migrator) dropCode(ctx context.Context) error {
-	if _, err := m.pool.Exec(ctx, dropCodeStatement); err != nil {
-		return fmt.Errorf("drop functions and views: %w", err)
+// codeComment reads what the schema carries; empty where there is no code, or that of numbered files.
+const codeComment = `select coalesce(obj_description('berth'::regnamespace, 'pg_namespace'), '')`
+
+// checkCode says whether the functions and views of the newest version are this program's: ErrOlderSchema otherwise, also
+// after a way down, which leaves none.
+func checkCode(ctx context.Context, conn *pgx.Conn) error {
+	text, err := code()
+	if err != nil {
+		return err
+	}
+	var have string
+	if err := conn.QueryRow(ctx, codeComment).Scan(&have); err != nil {
+		return fmt.Errorf("read the schema's comment: %w", err)
+	}
+	if have != codeDigest(text) {
+		return ErrOlderSchema
 	}
 	return nil
+}
+
+// dropCode makes way for a change of tables. A process that calls a function meanwhile finds none, and answers that the
+// database is unavailable.
+func (m *migrator) dropCode(ctx context.Context) error { return m.run(ctx, dropCodeStatement, "") }
+
+// replaceCode makes the functions and views of this program where the tables are at its version: at once, and not at all
+// where they are there already, so that others notice nothing.
+func (m *migrator) replaceCode(ctx context.Context) error {
+	text, err := code()
+	if err != nil {
+		return err
+	}
+	var have string
+	if err := m.pool.QueryRow(ctx, codeComment).Scan(&have); err != nil {
+		return fmt.Errorf("read the schema's comment: %w", err)
+	}
+	if have == codeDigest(text) {
+		return nil
+	}
+	return m.run(ctx, dropCodeStatement+";\n"+text, codeDigest(text))
 }
 
 // makeCode gives the tables, at whatever version they are, the functions and views that go with them.
@@ -121,7 +153,7 @@ func (m *migrator) makeOldCode(ctx context.Context) error {
 func (m *migrator) run(ctx context.Context, text, comment string) error {
 	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, text); err != nil {
-			return fmt.Errorf("make functions and views: %w", err)
+			return fmt.Errorf("change functions and views: %w", err)
 		}
 		_, err := tx.Exec(ctx, fmt.Sprintf("comment on schema %s is '%s'", Schema, comment))
 		return err

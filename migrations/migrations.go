@@ -165,7 +165,7 @@ func Check(ctx context.Context, url string) error {
 	case current < newest:
 		return ErrOlderSchema
 	default:
-		return nil
+		return checkCode(ctx, conn)
 	}
 }
 
@@ -260,6 +260,13 @@ func (m *migrator) up(ctx context.Context, version int64) error {
 	}
 	if err := m.tables(ctx, min(version, firstWithoutCode-1)); err != nil || version < firstWithoutCode {
 		return err
+	}
+	current, err := m.version(ctx)
+	if err != nil {
+		return err
+	}
+	if current == m.latest() {
+		return m.replaceCode(ctx)
 	}
 	if err := m.dropCode(ctx); err != nil {
 		return err
