@@ -50,6 +50,30 @@ func TestHeldCallsEndOnceAndForgottenOnesNever(t *testing.T) {
 	}
 }
 
+func TestHeldCallsMayComeAndGoWhileOthersAreEnded(t *testing.T) {
+	t.Parallel()
+	var h held
+	var running sync.WaitGroup
+	ending, proceed, forgotten := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	forget := h.add(func() { close(ending); <-proceed })
+	running.Go(h.end)
+	<-ending
+	late := 0
+	h.add(func() { late++ })() // nothing is locked meanwhile
+	if late != 1 {
+		t.Errorf("a late call was ended %d times, want once", late)
+	}
+	running.Go(func() { forget(); close(forgotten) })
+	select {
+	case <-forgotten:
+		t.Error("a call was forgotten while its end was under way")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(proceed)
+	running.Wait()
+	<-forgotten
+}
+
 func TestWatcherPollsOnlyWhileThereAreStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
