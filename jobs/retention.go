@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,21 +25,23 @@ const (
 	historyFor = 7 * 24 * time.Hour
 )
 
-// retain deletes what is old, in chunks.
+// retain deletes what is old, in chunks. A step that fails does not keep the others from their work.
 func retain(ctx context.Context, store RetentionStore) error {
-	if err := inChunks(ctx, endedFor, store.PurgeSessions); err != nil {
-		return fmt.Errorf("purge ended sessions: %w", err)
+	_, forgot := store.ForgetEvents(ctx)
+	return errors.Join(
+		failed("purge ended sessions", inChunks(ctx, endedFor, store.PurgeSessions)),
+		failed("purge idempotency keys", inChunks(ctx, berth.IdempotencyWindow, store.PurgeIdempotency)),
+		failed("empty the next partition of the history", forgot),
+		failed("purge history", store.PurgeHistory(ctx, historyFor)),
+	)
+}
+
+// failed says which step an error is of.
+func failed(step string, err error) error {
+	if err == nil {
+		return nil
 	}
-	if err := inChunks(ctx, berth.IdempotencyWindow, store.PurgeIdempotency); err != nil {
-		return fmt.Errorf("purge idempotency keys: %w", err)
-	}
-	if _, err := store.ForgetEvents(ctx); err != nil {
-		return fmt.Errorf("empty the next partition of the history: %w", err)
-	}
-	if err := store.PurgeHistory(ctx, historyFor); err != nil {
-		return fmt.Errorf("purge history: %w", err)
-	}
-	return nil
+	return fmt.Errorf("%s: %w", step, err)
 }
 
 // inChunks purges what is older than age until less than a chunk was left.
