@@ -37,6 +37,7 @@ type queueMachine struct {
 	workers map[string]*modelWorker // in one region; a cordon means that it has a label
 	places  map[string]modelPlace   // by session
 	line    []*modelWaiter          // in the order of turns
+	served  int                     // the last round that was served
 	names   int
 }
 
@@ -97,9 +98,9 @@ func (m *queueMachine) join(t *rapid.T) {
 
 // round is the turn of a tenant's next waiter: the one after its last, or the one that is on.
 func (m *queueMachine) round(tenant string) int {
-	round := 1
+	round := m.served + 1
 	if len(m.line) > 0 {
-		round = m.line[0].round
+		round = max(round, m.line[0].round)
 	}
 	for _, w := range m.line {
 		if w.start.TenantID == tenant {
@@ -171,6 +172,7 @@ func (m *queueMachine) settle(t *rapid.T) {
 			continue
 		}
 		m.places[w.start.ID] = modelPlace{w.start.TenantID, worker}
+		m.served = max(m.served, w.round)
 		select {
 		case err := <-w.answer:
 			if err != nil {

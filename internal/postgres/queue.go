@@ -16,7 +16,7 @@ const (
 	// the transaction of a claim or a release.
 	queuePoll = 10 * time.Millisecond
 	// queueServe is how often it serves the queue itself, for slots that opened while a waiter was being queued.
-	queueServe = 100 * time.Millisecond
+	queueServe = 50 * time.Millisecond
 	// queueRetry is the pause before presence is sought again.
 	queueRetry = time.Second
 	// leaveWait bounds the removal of a waiter whose caller left.

@@ -152,7 +152,8 @@ func (s *Store) EndOverdue(ctx context.Context, limit int) (int, error) {
 	return value[int](ctx, s, "session_end_overdue", limit)
 }
 
-// PurgeSessions deletes up to limit rows that ended longer ago than age, with their history, and returns how many.
+// PurgeSessions deletes up to limit rows that ended longer ago than age, with their peers, and returns how many. Their
+// history stays for as long as ForgetEvents leaves it.
 func (s *Store) PurgeSessions(ctx context.Context, age time.Duration, limit int) (int, error) {
 	return value[int](ctx, s, "session_purge", age, limit)
 }

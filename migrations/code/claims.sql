@@ -284,6 +284,8 @@ begin
                when d.key is not null and d.live_kind <> d.kind then 'conflict'
                when not d.known then 'unknown_tenant'
                when not d.free or d.key is not null and not d.key = any (v_locked) then 'contended'
+               when d.key is not null and d.state <> 'awaiting_rejoin' and exists (
+                    select from berth.workers w where w.id = d.owner and w.state in ('lost', 'gone')) then 'contended'
                when d.key is not null and d.state <> 'awaiting_rejoin' then 'existing'
                when d.key is null and d.wanted is not null
                     and not exists (select from berth.regions g where g.id = d.wanted) then 'unknown_region'
@@ -295,7 +297,8 @@ begin
            array_agg(d.wanted), array_agg(d.may_spill), array_agg(d.avoid), array_agg(d.weight),
            array_agg(d.strategy), array_agg(d.selector)
       into v_outcome, v_key, v_replayed, v_region, v_spill, v_avoid, v_slots, v_strategy, v_selector
-      from (select r.ord, r.lead, r.sole, r.kind, r.hash, r.free, s.key, s.kind as live_kind, s.state, s.ended_reason,
+      from (select r.ord, r.lead, r.sole, r.kind, r.hash, r.free, s.key, s.kind as live_kind, s.state, s.worker_id as owner,
+                   s.ended_reason,
                    t_exists[r.t] as known, t_lane[r.t] is not null as lane, r.made, r.made_hash,
                    r.idempotency is not null and p_waiter is null and exists (
                        select from berth.present_waiters() q
@@ -329,7 +332,9 @@ begin
     end if;
     if v_rates then
         for v_t in 1 .. cardinality(t_id) loop
-            if t_rate[v_t] is not null and not t_alone[v_t] then
+            if t_rate[v_t] is not null and (not t_alone[v_t] or exists (
+                   select from berth.start_buckets b where b.tenant_id = t_id[v_t]) and not exists (
+                   select from berth.start_buckets b where b.tenant_id = t_id[v_t] for no key update skip locked)) then
                 t_alone[v_t] := null;
             end if;
         end loop;

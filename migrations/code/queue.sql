@@ -35,8 +35,10 @@ declare
     v_tag   bigint;
 begin
     perform pg_advisory_xact_lock(1650815595, 0);
-    -- Those of processes that are gone, and those whose time is over, are in nobody's way.
-    select p_most - count(*), coalesce(min(w.tag), 1) into v_room, v_round from berth.present_waiters() w;
+    -- Those of processes that are gone, and those whose time is over, are in nobody's way. The round that is on is the one
+    -- after the last that was served: a first in line that cannot be served must not hold it back.
+    select p_most - count(*), greatest(min(w.tag), (select last_value + 1 from berth.turn_seq))
+      into v_room, v_round from berth.present_waiters() w;
     for v_i in 1 .. cardinality(p_ids) loop
         continue when p_outcomes[v_i] <> 'at_capacity' or coalesce(p_waits[v_i], 0) <= 0 or v_room <= 0;
         v_tag := greatest(v_round, 1 + coalesce((
@@ -60,14 +62,15 @@ $$;
 -- serve_waiters hands up to p_most free slots to those that wait for them, in the order of their turns. Whatever opens a
 -- slot calls it in the same transaction, and so does, every few milliseconds, each process that has waiters, for those
 -- whose slot opened while they were being queued. A weighted waiter that is first keeps what it could use for up to
--- five seconds. Waiters that somebody serves already, and those of processes that are gone, are passed over; one that
--- meets a lock keeps what it may use from those behind it.
+-- five seconds. Waiters of processes that are gone are passed over; one that somebody serves at the moment, or that meets
+-- another lock, keeps what it may use from those behind it.
 create function berth.serve_waiters(p_most int) returns int
 language plpgsql as $$
 declare
     c_reserve constant interval := interval '5 s';
     v_waiter  berth.waiters;
     v_answer  record;
+    v_outcome text;
     v_served  int := 0;
     v_full    text[] := '{}';
     v_present int[];
@@ -82,36 +85,49 @@ begin
     v_present := array(select berth.present_instances());
     while v_served < least(p_most, 256)          -- a batch; see claim_sessions
           and exists (select from berth.slots l where l.open and l.session is null and l.ordinal > 0) loop
-        -- One at a time: whoever opens a slot beside us serves the next, and not somebody far behind. Those that ask for
-        -- what an earlier one did not get need not ask.
+        -- Those that ask for what an earlier one did not get need not ask.
         select q.* into v_waiter from berth.waiters q
          where q.outcome is null and (q.tag, q.id) > (v_tag, v_id) and q.deadline > clock_timestamp()
            and q.process = any (v_present) and not berth.asks(q) = any (v_full)
-         order by q.tag, q.id limit 1 for no key update skip locked;
+         order by q.tag, q.id limit 1;
         exit when not found;
         v_tag := v_waiter.tag;
         v_id := v_waiter.id;
-        select * into v_answer from berth.claim_sessions(
-            array[v_waiter.tenant_id], array[v_waiter.session_id], array[v_waiter.session_named], array[1],
-            array[v_waiter.session_only], array[v_waiter.kind], array[v_waiter.peer_id], array[v_waiter.peer_named],
-            array[v_waiter.role], array[v_waiter.region], array[v_waiter.spill], array[v_waiter.handler],
-            array[v_waiter.on_loss], array[v_waiter.ttl], array[v_waiter.idle], array[v_waiter.metadata],
-            array[v_waiter.slots], array[v_waiter.strategy], array[v_waiter.selector], array[v_waiter.idempotency],
-            array[v_waiter.body_hash], array[0::float8], null, v_waiter.connect_seconds, 0, v_waiter.max_peers, null, 0,
-            v_waiter.id, v_regions, v_selectors);
-        if v_answer.outcome in ('contended', 'at_capacity') then
+        v_outcome := 'at_capacity';
+        if berth.room_visible(v_waiter.regions, v_waiter.slots, v_waiter.selector, v_regions, v_selectors) then
+            -- Locked only now, so that whoever looks in vain is in nobody's way.
+            perform from berth.waiters q where q.id = v_waiter.id and q.outcome is null for no key update skip locked;
+            if found then
+                select * into v_answer from berth.claim_sessions(
+                    array[v_waiter.tenant_id], array[v_waiter.session_id], array[v_waiter.session_named], array[1],
+                    array[v_waiter.session_only], array[v_waiter.kind], array[v_waiter.peer_id],
+                    array[v_waiter.peer_named], array[v_waiter.role], array[v_waiter.region], array[v_waiter.spill],
+                    array[v_waiter.handler], array[v_waiter.on_loss], array[v_waiter.ttl], array[v_waiter.idle],
+                    array[v_waiter.metadata], array[v_waiter.slots], array[v_waiter.strategy],
+                    array[v_waiter.selector], array[v_waiter.idempotency], array[v_waiter.body_hash],
+                    array[0::float8], null, v_waiter.connect_seconds, 0, v_waiter.max_peers, null, 0, v_waiter.id,
+                    v_regions, v_selectors);
+                v_outcome := v_answer.outcome;
+            elsif exists (select from berth.waiters q where q.id = v_waiter.id and q.outcome is null) then
+                v_outcome := 'contended';          -- somebody serves it at this moment
+            else
+                continue;
+            end if;
+        end if;
+        if v_outcome in ('contended', 'at_capacity') then
             v_full := v_full || berth.asks(v_waiter);
-            if v_answer.outcome = 'contended' or v_waiter.slots > 1 and v_waiter.reserved_until > clock_timestamp() then
+            if v_outcome = 'contended' or v_waiter.slots > 1 and v_waiter.reserved_until > clock_timestamp() then
                 v_regions := v_regions || array_to_string(v_waiter.regions, ',', '*');
                 v_selectors := v_selectors || v_waiter.selector;
             end if;
             continue;
         end if;
         update berth.waiters
-           set outcome = v_answer.outcome, session_key = v_answer.session_key, replayed = v_answer.replayed,
+           set outcome = v_outcome, session_key = v_answer.session_key, replayed = v_answer.replayed,
                peer_id = coalesce(v_answer.peer_id, peer_id), role = coalesce(v_answer.peer_role, role),
                peer_fresh = v_answer.peer_created, served_at = clock_timestamp()
          where id = v_waiter.id;
+        perform setval('berth.turn_seq', greatest(v_waiter.tag, (select last_value from berth.turn_seq)));
         v_served := v_served + 1;
     end loop;
     -- The first in line, if it is weighted, keeps what it may use until enough of one worker is free, or its time is over.

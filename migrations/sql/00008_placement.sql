@@ -2,6 +2,14 @@
 
 -- From here on functions and views are not part of the numbered files: code/ holds them, and migrations.Up replaces
 -- all of them once the tables are there.
+--
+-- Locks, all until the end of this file's transaction, in which nothing is placed, ended or renewed (processes answer that
+-- the database is unavailable, since the functions are gone meanwhile; psql waits):
+--   workers, reaper_state: access exclusive, for changes of the catalogue, which take no time;
+--   tenants: access exclusive, and rewritten for num;
+--   sessions, peers: access exclusive, and scanned for the new checks; three indexes of sessions are made;
+--   slots: access exclusive, and rewritten with all its indexes for rank.
+-- A million sessions or slots take seconds each. The way down rewrites slots again, and scans as much.
 
 -- Labels are what a selector asks for. ready_at is when the instance opened; until slow_start_until it is given
 -- sessions slowly. suspect_reason says why it is avoided.

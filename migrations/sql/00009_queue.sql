@@ -1,5 +1,10 @@
 -- +goose Up
 
+-- Locks nothing that was there: it makes tables that refer to no others.
+
+-- The turn that was served last: where the next newcomer's round begins.
+create sequence berth.turn_seq as bigint;
+
 -- Starts that wait for capacity. A row belongs to an API process, by the key of its presence lock: rows of a process
 -- that is gone are passed over. tag is the round in which a waiter's turn comes: tenants take turns, and within a
 -- tenant the first come is first served. session_key and outcome are what it got; the process reads them, and deletes
@@ -66,3 +71,4 @@ comment on table berth.idempotency_keys is 'Idempotency-Key of each start that m
 -- +goose Down
 drop table berth.idempotency_keys;
 drop table berth.waiters;
+drop sequence berth.turn_seq;
