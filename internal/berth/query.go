@@ -43,7 +43,7 @@ type EventFilter struct {
 // RegionCapacity sums up the workers of one region, and who waits for them.
 type RegionCapacity struct {
 	Region          string // empty: of no region, for starts that wait for a slot anywhere
-	WorkersReady    int    // cordoned ones included
+	WorkersReady    int    // that get sessions: ready, and not cordoned
 	WorkersDraining int
 	Slots           int      // of workers that serve
 	Used            int      // slots taken

@@ -103,7 +103,7 @@ func (k kind) want() string {
 		kindOrigin:      "an exact origin as browsers send it, such as https://app.example.com",
 		kindID:          "an id: a letter or digit, then up to 127 letters, digits or . _ ~ -",
 		kindRegion:      "a region: a lower-case letter or digit, then up to 31 of these or -",
-		kindLabel:       "a label such as gpu=a10: a name and a value, each a letter or digit, then up to 62 letters, digits or . _ / -",
+		kindLabel:       "a label such as gpu=a10: a name and a value, each a letter or digit, then up to 62 letters, digits or . _ / - (in a value also ~ or +)",
 		kindSecret:      "a secret without white space",
 		kindDirectory:   "an absolute path of a directory, such as /usr/lib/postgresql/17/bin",
 	}[k]
