@@ -21,6 +21,7 @@ func TestLockedRowDelaysItsOwnOnly(t *testing.T) {
 		"worker":           "select from berth.workers where id = 'w1' for update",
 		"session's slots":  "select from berth.slots where session = (select key from berth.sessions where id = 'mine') for update",
 		"one free slot":    "select from berth.slots where worker_id = 'w1' and session is null order by ordinal limit 1 for update",
+		"tenant's bucket":  "select from berth.start_buckets where tenant_id = 't1' for update",
 		"key of a session": "select pg_advisory_xact_lock(hashtextextended('t1/mine', 0))",
 	} {
 		t.Run(name, func(t *testing.T) {
