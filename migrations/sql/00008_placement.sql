@@ -9,7 +9,7 @@
 --   tenants: access exclusive, and rewritten for num;
 --   sessions, peers: access exclusive, and scanned for the new checks; three indexes of sessions are made;
 --   slots: access exclusive, and rewritten with all its indexes for rank.
--- A million sessions or slots take seconds each. The way down rewrites slots again, and scans as much.
+-- A million sessions or slots take some five seconds each. The way down rewrites slots again, and scans as much.
 
 -- Labels are what a selector asks for. ready_at is when the instance opened; until slow_start_until it is given
 -- sessions slowly. suspect_reason says why it is avoided.

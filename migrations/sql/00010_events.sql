@@ -4,9 +4,9 @@
 -- that partition alone. Dropping partitions of a range would lock the whole table, and a missing one would refuse
 -- every claim. tenant_id and session_id are there so that the history can be read once the session's row is gone.
 --
--- Locks: the history, access exclusive, while all of it is copied in one transaction: a million lines take seconds, and as
--- much disk again. Nothing is placed or ended meanwhile. Sessions are read, and not locked against writes. Lines of
--- sessions that were purged before are not taken along. The way down copies it back.
+-- Locks: the history, access exclusive, while all of it is copied in one transaction: a million lines take ten seconds or
+-- so, and as much disk again. Nothing is placed or ended meanwhile. Sessions are read, and not locked against writes.
+-- Lines of sessions that were purged before are not taken along. The way down copies it back.
 alter table berth.session_events rename to session_events_before;
 alter table berth.session_events_before
     drop constraint session_events_pkey;
