@@ -123,7 +123,8 @@ create function berth.claim_sessions(
     p_on_losses text[], p_ttls int[], p_idles int[], p_metadata text[], p_slots int[], p_strategies text[],
     p_selectors jsonb[], p_idempotency text[], p_body_hashes bytea[], p_waits float8[], p_default_region text,
     p_connect_seconds float8, p_rejoin_seconds float8, p_max_peers int, p_process int, p_most_waiters int,
-    p_waiter bigint default null, p_keep_regions text[] default null, p_keep_selectors jsonb[] default null)
+    p_waiter bigint default null, p_keep_regions text[] default null, p_keep_selectors jsonb[] default null,
+    p_keep_slots int[] default null)
 returns table (ord int, outcome text, waiter bigint, session_key bigint, replayed boolean, generation bigint, region text,
                requested_region text, worker_id text, instance int, signaling_url text, peer_id text, peer_role text,
                peer_created boolean, quota int, live int, start_rate float8, start_burst int, tokens float8,
@@ -201,6 +202,7 @@ declare
     v_ghosts     record;
     v_keep_regions   text[] := p_keep_regions;
     v_keep_selectors jsonb[] := p_keep_selectors;
+    v_keep_slots     int[] := p_keep_slots;
     v_again      boolean := false;
     v_peer       record;
     v_peer_id    text[] := p_peers;
@@ -219,7 +221,7 @@ begin
     end if;
     -- A start that just came stands behind all that wait; one from the queue is told who is before it.
     if v_queue and p_waiter is null then
-        select k.regions, k.selectors into v_keep_regions, v_keep_selectors from berth.kept_for_waiters() k;
+        select k.regions, k.selectors, k.slots into v_keep_regions, v_keep_selectors, v_keep_slots from berth.kept_for_waiters() k;
     end if;
     select array_agg(u.id), array_agg(t.id is not null), array_agg(l.alone),
            array_agg(case when t.id is null then true
@@ -400,7 +402,7 @@ begin
         v_took := berth.take_slots(
             array(select v_key[o.i] from unnest(v_left) o (i)), v_regions,
             v_group.avoid, v_group.slots, v_group.strategy, v_group.selector,
-            case when not v_group.again then v_keep_regions end, v_keep_selectors);
+            case when not v_group.again then v_keep_regions end, v_keep_selectors, v_keep_slots);
         v_took_n := cardinality(v_took.workers);
         for v_t in 1 .. v_took_n loop
             v_i := v_left[v_t];
@@ -413,7 +415,7 @@ begin
         -- Refuse only what is true.
         v_lack := case when v_took_n = cardinality(v_left) then null
                        when berth.room_visible(v_regions, v_group.slots, v_group.selector,
-                            case when not v_group.again then v_keep_regions end, v_keep_selectors)
+                            case when not v_group.again then v_keep_regions end, v_keep_selectors, v_keep_slots)
                        then 'contended' else 'at_capacity' end;
         foreach v_i in array v_left[v_took_n + 1:] loop
             if v_outcome[v_i] = 'created' then
@@ -510,7 +512,8 @@ begin
            t_quota[r.t], t_live[r.t] + t_starts[r.t], t_rate[r.t], t_burst[r.t], t_tokens[r.t] - t_starts[r.t],
            case when r.outcome = 'rate_limited' then
                (cardinality(array_positions(v_limited[:r.ord], r.t)) - (t_tokens[r.t] - t_starts[r.t])) / t_rate[r.t] end,
-           case when r.outcome = 'concurrent_sessions' then berth.ghost_due(t_id[r.t]) end, v_now
+           case when r.outcome = 'concurrent_sessions' then berth.ghost_due(
+               t_id[r.t], greatest(1, t_live[r.t] + t_starts[r.t] - t_quota[r.t] + 1)) end, v_now
       from unnest(v_outcome, v_key, v_replayed, v_tenant, v_waiter, v_peer_id, v_peer_role, v_peer_fresh, v_generation,
                   v_placed_in, v_region, v_worker, v_instance) with ordinality
            r (outcome, key, replayed, t, waiter, peer_id, peer_role, peer_fresh, generation, region, asked, worker,

@@ -8,10 +8,10 @@ $$;
 -- kept_for_waiters says which workers are kept for those who wait, for fitting_workers: all that a waiter for one slot may
 -- use, and those of a weighted one while its reservation lasts. Null: none. A turn asks for those before it only.
 create function berth.kept_for_waiters(
-    p_tag bigint default null, p_waiter bigint default null, out regions text[], out selectors jsonb[])
+    p_tag bigint default null, p_waiter bigint default null, out regions text[], out selectors jsonb[], out slots int[])
 language sql stable as $$
-    select array_agg(k.regions), array_agg(k.selector)
-      from (select distinct array_to_string(q.regions, ',', '*') as regions, q.selector
+    select array_agg(k.regions), array_agg(k.selector), array_agg(k.slots)
+      from (select distinct array_to_string(q.regions, ',', '*') as regions, q.selector, q.slots
               from berth.present_waiters() q
              where (q.slots = 1 or q.reserved_until > clock_timestamp())
                and (p_tag is null or (q.tag, q.id) < (p_tag, p_waiter))) k
@@ -62,7 +62,7 @@ $$;
 -- serve_waiters hands up to p_most free slots to those that wait for them, in the order of their turns. Whatever opens a
 -- slot calls it in the same transaction, and so does, every few milliseconds, each process that has waiters, for those
 -- whose slot opened while they were being queued. A weighted waiter that is first keeps what it could use for up to
--- five seconds. Waiters of processes that are gone are passed over; one that somebody serves at the moment, or that meets
+-- five seconds, and then none does for five. Waiters of processes that are gone are passed over; one that somebody serves at the moment, or that meets
 -- another lock, keeps what it may use from those behind it.
 create function berth.serve_waiters(p_most int) returns int
 language plpgsql as $$
@@ -76,6 +76,7 @@ declare
     v_present int[];
     v_regions text[];                  -- kept by those before
     v_selectors jsonb[];
+    v_slots   int[];
     v_tag     bigint := 0;
     v_id      bigint := 0;
 begin
@@ -94,7 +95,8 @@ begin
         v_tag := v_waiter.tag;
         v_id := v_waiter.id;
         v_outcome := 'at_capacity';
-        if berth.room_visible(v_waiter.regions, v_waiter.slots, v_waiter.selector, v_regions, v_selectors) then
+        if berth.room_visible(v_waiter.regions, v_waiter.slots, v_waiter.selector, v_regions, v_selectors,
+                              v_slots) then
             -- Locked only now, so that whoever looks in vain is in nobody's way.
             perform from berth.waiters q where q.id = v_waiter.id and q.outcome is null for no key update skip locked;
             if found then
@@ -106,7 +108,7 @@ begin
                     array[v_waiter.metadata], array[v_waiter.slots], array[v_waiter.strategy],
                     array[v_waiter.selector], array[v_waiter.idempotency], array[v_waiter.body_hash],
                     array[0::float8], null, v_waiter.connect_seconds, 0, v_waiter.max_peers, null, 0, v_waiter.id,
-                    v_regions, v_selectors);
+                    v_regions, v_selectors, v_slots);
                 v_outcome := v_answer.outcome;
             elsif exists (select from berth.waiters q where q.id = v_waiter.id and q.outcome is null) then
                 v_outcome := 'contended';          -- somebody serves it at this moment
@@ -119,6 +121,7 @@ begin
             if v_outcome = 'contended' or v_waiter.slots > 1 and v_waiter.reserved_until > clock_timestamp() then
                 v_regions := v_regions || array_to_string(v_waiter.regions, ',', '*');
                 v_selectors := v_selectors || v_waiter.selector;
+                v_slots := v_slots || v_waiter.slots;
             end if;
             continue;
         end if;
@@ -131,17 +134,23 @@ begin
         v_served := v_served + 1;
     end loop;
     -- The first in line, if it is weighted, keeps what it may use until enough of one worker is free, or its time is over.
-    update berth.waiters q set reserved_until = clock_timestamp() + c_reserve
-     where q.id = (select h.id from berth.waiters h
-                    where h.outcome is null and h.slots > 1 and h.reserved_until is null and h.deadline > clock_timestamp()
-                      and h.process = any (v_present)
-                      and not exists (
-                          select from berth.waiters e
-                           where e.outcome is null and e.deadline > clock_timestamp() and e.process = any (v_present)
-                             and (e.tag, e.id) < (h.tag, h.id)
-                             and (e.slots = 1 or e.reserved_until is null or e.reserved_until > clock_timestamp())
-                             and (e.regions[1] is null or h.regions[1] is null or e.regions && h.regions))
-                    order by h.tag, h.id limit 1 for no key update skip locked);
+    -- Then nothing is kept for as long again, however many such stand in line.
+    perform from berth.queue_state where reserved_until < clock_timestamp() - c_reserve for no key update skip locked;
+    if found then
+        update berth.waiters q set reserved_until = clock_timestamp() + c_reserve
+         where q.id = (select h.id from berth.waiters h
+                        where h.outcome is null and h.slots > 1 and h.reserved_until is null
+                          and h.deadline > clock_timestamp() and h.process = any (v_present)
+                          and not exists (
+                              select from berth.waiters e
+                               where e.outcome is null and e.deadline > clock_timestamp() and e.process = any (v_present)
+                                 and (e.tag, e.id) < (h.tag, h.id) and (e.slots = 1 or e.reserved_until is null)
+                                 and (e.regions[1] is null or h.regions[1] is null or e.regions && h.regions))
+                        order by h.tag, h.id limit 1 for no key update skip locked);
+        if found then
+            update berth.queue_state set reserved_until = clock_timestamp() + c_reserve;
+        end if;
+    end if;
     return v_served;
 end
 $$;

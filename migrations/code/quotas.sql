@@ -50,11 +50,12 @@ begin
 end
 $$;
 
--- ghost_due says when the first of a tenant's ghosts will be gone: sessions that hold quota and have no peer.
-create function berth.ghost_due(p_tenant text) returns timestamptz
+-- ghost_due says when so many of a tenant's ghosts will be gone: sessions that hold quota and have no peer. Null: it has
+-- not so many.
+create function berth.ghost_due(p_tenant text, p_most int) returns timestamptz
 language sql stable as $$
     select due_at from berth.sessions
-     where tenant_id = p_tenant and state in ('assigned', 'awaiting_rejoin') order by due_at limit 1
+     where tenant_id = p_tenant and state in ('assigned', 'awaiting_rejoin') order by due_at offset p_most - 1 limit 1
 $$;
 
 -- end_ghosts makes room for starts of tenants at their limit by ending their oldest ghosts, p_wanted of each at most, of

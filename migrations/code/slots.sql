@@ -9,22 +9,22 @@ end
 $$;
 
 -- fitting_workers lists the workers of one region, or of any, that a request may use: ready, labelled as its selector
--- asks, and not kept for somebody who stands before it in the queue. p_keep_regions and p_keep_selectors say what is kept:
--- workers of these regions ('a,b'; '*' is any) with these labels; see kept_for_waiters.
+-- asks, and not kept for somebody who stands before it in the queue. p_keep_regions and the arrays beside it say what is
+-- kept: workers of these regions ('a,b'; '*' is any) with these labels and at least so many slots; see kept_for_waiters.
 create function berth.fitting_workers(
-    p_region text, p_selector jsonb, p_keep_regions text[], p_keep_selectors jsonb[])
+    p_region text, p_selector jsonb, p_keep_regions text[], p_keep_selectors jsonb[], p_keep_slots int[])
 returns table (id text)
 language sql stable as $$
     with kept as materialized (
-        select string_to_array(k.regions, ',') as regions, k.selector
-          from unnest(p_keep_regions, p_keep_selectors) k (regions, selector))
+        select string_to_array(k.regions, ',') as regions, k.selector, k.slots
+          from unnest(p_keep_regions, p_keep_selectors, p_keep_slots) k (regions, selector, slots))
     select w.id from berth.workers w
      where w.state = 'ready' and w.cordoned_reason is null
        and (p_region is null or w.region = p_region)
        and (p_selector is null or w.labels @> p_selector)
        and not exists (
            select from kept k
-            where (k.regions[1] = '*' or w.region = any (k.regions)) and (k.selector is null or w.labels @> k.selector))
+            where w.capacity >= k.slots and (k.regions[1] = '*' or w.region = any (k.regions)) and (k.selector is null or w.labels @> k.selector))
 $$;
 
 -- The functions from here to take_slots are parts of claim_sessions, and planned under its settings. They return what
@@ -144,7 +144,7 @@ $$;
 -- is used when nothing else fits.
 create function berth.take_slots(
     p_keys bigint[], p_regions text[], p_avoid text, p_slots int, p_strategy text, p_selector jsonb,
-    p_keep_regions text[], p_keep_selectors jsonb[],
+    p_keep_regions text[], p_keep_selectors jsonb[], p_keep_slots int[],
     out workers text[], out instances int[], out regions text[], out ranks float8[])
 language plpgsql as $$
 declare
@@ -161,7 +161,7 @@ begin
         foreach v_region in array p_regions loop
             if not v_plain then
                 v_workers := array(select w.id from berth.fitting_workers(
-                                    v_region, p_selector, p_keep_regions, p_keep_selectors) w
+                                    v_region, p_selector, p_keep_regions, p_keep_selectors, p_keep_slots) w
                                     where v_avoid is null or w.id <> v_avoid);
             end if;
             while v_left <> '{}' loop
@@ -191,14 +191,14 @@ $$;
 -- asked again. It looks at all regions in one snapshot, so that a refusal is true at that instant. Slots that are kept for
 -- somebody who waits are not room.
 create function berth.room_visible(
-    p_regions text[], p_slots int, p_selector jsonb, p_keep_regions text[], p_keep_selectors jsonb[])
+    p_regions text[], p_slots int, p_selector jsonb, p_keep_regions text[], p_keep_selectors jsonb[], p_keep_slots int[])
 returns boolean
 language plpgsql as $$
 begin
     if p_slots > 1 or p_selector is not null or p_keep_regions is not null then
         return exists (
             select from unnest(p_regions) c (region)
-             cross join lateral berth.fitting_workers(c.region, p_selector, p_keep_regions, p_keep_selectors) w
+             cross join lateral berth.fitting_workers(c.region, p_selector, p_keep_regions, p_keep_selectors, p_keep_slots) w
              where p_slots = (select count(*) from (select from berth.slots l
                                where l.worker_id = w.id and l.open and l.session is null limit p_slots) f));
     elsif p_regions[1] is null then

@@ -54,6 +54,15 @@ create index waiters_of_process on berth.waiters (process, id) where outcome is 
 create index waiters_idempotency on berth.waiters (tenant_id, idempotency) where idempotency is not null;
 comment on table berth.waiters is 'Starts that wait for capacity (Prefer: wait), in the order of their turns: tag, id.';
 
+-- Until when workers are, or were, kept for a weighted waiter. One row.
+create table berth.queue_state (
+    singleton      boolean     constraint queue_state_pkey primary key default true,
+    reserved_until timestamptz not null default '-infinity',
+    constraint queue_state_single check (singleton)
+);
+insert into berth.queue_state default values;
+comment on table berth.queue_state is 'Until when workers are, or were, kept for a start of several slots that waits.';
+
 -- What a request with an Idempotency-Key made. Refusals are not kept: they may be asked for again.
 create table berth.idempotency_keys (
     tenant_id  text        not null,
@@ -70,5 +79,6 @@ comment on table berth.idempotency_keys is 'Idempotency-Key of each start that m
 
 -- +goose Down
 drop table berth.idempotency_keys;
+drop table berth.queue_state;
 drop table berth.waiters;
 drop sequence berth.turn_seq;

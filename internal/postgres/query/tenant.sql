@@ -24,6 +24,7 @@ select coalesce(array_agg(r), '{}') from unnest($1::text[]) r where r not in (se
 insert into berth.refusal_counts (minute, tenant_id, region, code, refusals)
 select date_trunc('minute', clock_timestamp()), t, r, c, n
   from unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) u (t, r, c, n)
+ order by t, r, c -- so that processes that write the same rows do so in one order
 on conflict (minute, tenant_id, region, code) do update
    set refusals = berth.refusal_counts.refusals + excluded.refusals;
 

@@ -24,7 +24,7 @@ select c.worker_id, c.region, c.state, c.capacity, c.used, c.free, c.rank, c.rea
                     when u.free < $2::int then 'full: ' || u.free || ' free'
                     when not w.id in (
                                     select fit.id from berth.kept_for_waiters($5::bigint, $6::bigint) k
-                                     cross join lateral berth.fitting_workers(null, $4::jsonb, k.regions, k.selectors) fit)
+                                     cross join lateral berth.fitting_workers(null, $4::jsonb, k.regions, k.selectors, k.slots) fit)
                         then 'kept for starts that wait' end as reason
           from unnest($1::text[]) with ordinality r (region, ord)
           join berth.workers w on r.region is null or w.region = r.region
