@@ -278,11 +278,11 @@ func TestEveryRequestIsAnsweredOnceWithItsOwnAnswer(t *testing.T) {
 		bad := errors.New("bad request")
 		b := newBatcher(func(ctx context.Context, requests []int) ([]verdict[int], error) {
 			<-time.After(2 * time.Millisecond)
-			if chance(2) {
-				<-time.After(2 * batchPatience)
+			if chance(1) {
+				<-time.After(2 * batchPatience) // others start beside it
 			}
 			switch {
-			case slices.ContainsFunc(requests, func(n int) bool { return n%500 == 499 }):
+			case slices.ContainsFunc(requests, func(n int) bool { return n%1000 == 999 }):
 				return nil, bad
 			case chance(5):
 				return nil, fault(&pgconn.PgError{Code: "40P01"})
@@ -312,13 +312,13 @@ func TestEveryRequestIsAnsweredOnceWithItsOwnAnswer(t *testing.T) {
 				switch result, err := b.do(ctx, n); {
 				case err == nil && result == n:
 					count(told, n)
-				case errors.Is(err, bad) && n%500 == 499, errors.Is(err, berth.ErrUnavailable), errors.Is(err, context.Canceled):
+				case errors.Is(err, bad) && n%1000 == 999, errors.Is(err, berth.ErrUnavailable), errors.Is(err, context.Canceled):
 				default:
 					t.Errorf("the answer to %d is %d, %v", n, result, err)
 				}
 			})
 			if chance(5) {
-				<-time.After(5 * time.Millisecond)
+				<-time.After(20 * time.Millisecond)
 			}
 		}
 		callers.Wait()
@@ -331,7 +331,7 @@ func TestEveryRequestIsAnsweredOnceWithItsOwnAnswer(t *testing.T) {
 		if len(told)+len(orphaned) != len(made) {
 			t.Errorf("%d told and %d orphaned of %d", len(told), len(orphaned), len(made))
 		}
-		if len(told) < 1000 || len(orphaned) == 0 {
+		if len(told) < 1000 || len(orphaned) < 10 {
 			t.Errorf("%d told and %d orphaned: the test has lost its point", len(told), len(orphaned))
 		}
 	})
