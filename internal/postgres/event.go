@@ -35,8 +35,8 @@ type eventRow struct {
 }
 
 // Events reads up to filter.Limit lines of the history behind filter.After, oldest first. It stops below the oldest
-// transaction that still runs in the database, so that a line which commits late is not passed over: a transaction
-// that is forgotten open holds followers back.
+// transaction that has written and still runs, in any database of the server, so that a line which commits late is not
+// passed over: a transaction that is forgotten open holds followers back.
 func (s *Store) Events(ctx context.Context, filter berth.EventFilter) ([]berth.Event, error) {
 	name := "event_list"
 	args := []any{strconv.FormatUint(filter.After.XID, 10), filter.After.ID, filter.TenantID, filter.Limit}
