@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -36,6 +37,39 @@ func Live(ctx context.Context, cfg Config, sessions int) (*Contrast, error) {
 	})
 }
 
+// activate connects what was placed.
+const activate = "update berth.sessions set state = 'active', connect_by = null where state = 'assigned'"
+
+// connectEvery is well within the time for which Berth waits for the peer of a placement.
+const connectEvery = 5 * time.Second
+
+// whileConnecting connects what act places, so that no session ends as a no-show before act is done.
+func (r *rig) whileConnecting(ctx context.Context, database string, act func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	done := make(chan struct{})
+	group.Go(func() error {
+		defer close(done)
+		return act(ctx)
+	})
+	group.Go(func() error {
+		return r.within(ctx, database, func(conn *pgx.Conn) error {
+			for {
+				select {
+				case <-done:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(connectEvery):
+				}
+				if _, err := conn.Exec(ctx, activate); err != nil {
+					return err
+				}
+			}
+		})
+	})
+	return group.Wait()
+}
+
 // fill makes a database whose sessions Berth placed, and whose peers are all connected.
 func (r *rig) fill(ctx context.Context, sessions int) (template string, err error) {
 	s, err := r.raise(ctx, Berth, berthTemplate, 1)
@@ -44,14 +78,17 @@ func (r *rig) fill(ctx context.Context, sessions int) (template string, err erro
 	}
 	template = s.database
 	s.database = "" // it stays when the scene ends
-	err = errors.Join(r.placeMany(ctx, s.servers[0].address, sessions), s.close(ctx))
+	err = r.whileConnecting(ctx, template, func(ctx context.Context) error {
+		return r.placeMany(ctx, s.servers[0].address, sessions)
+	})
+	err = errors.Join(err, s.close(ctx))
 	if err != nil {
 		return "", err
 	}
 	r.cfg.Logger.InfoContext(ctx, "sessions placed", "sessions", sessions)
 	return template, r.within(ctx, template, func(conn *pgx.Conn) error {
 		for _, statement := range []string{
-			"update berth.sessions set state = 'active', connect_by = null where state = 'assigned'",
+			activate,
 			"update berth.peers set connection_id = 'c-' || peer_id, connected_at = clock_timestamp()",
 			"vacuum analyze",
 		} {
