@@ -75,6 +75,8 @@ func TestRetryAfterFollowsTheSlotsThatCameFree(t *testing.T) {
 	l.join(in("eu", "waits", 1), 30*time.Second)
 	l.join(in("eu", "waits too", 1), 30*time.Second)
 	l.suggests("eu", 12*time.Second, 16*time.Second)
-	l.ended(0, "s002", "s003")
-	l.expectNext("waits", "waits too")
+	l.ended(0, "s002")
+	l.expectNext("waits")
+	l.ended(0, "s003")
+	l.expectNext("waits too")
 }
