@@ -11,6 +11,7 @@ import (
 )
 
 func TestCallerThatLeftIsNotAskedFor(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		gone, leave := context.WithCancel(r.Context())
 		leave()
@@ -32,6 +33,7 @@ func TestCallerThatLeftIsNotAskedFor(t *testing.T) {
 }
 
 func TestContendedCallerThatLeftIsNotAskedForAgain(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		c := r.ask(1)
 		r.next().land(1)
@@ -43,6 +45,7 @@ func TestContendedCallerThatLeftIsNotAskedForAgain(t *testing.T) {
 }
 
 func TestResultsNobodyWaitsForAreOrphans(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		r.ask(0)
 		f := r.next()
@@ -62,6 +65,7 @@ func TestResultsNobodyWaitsForAreOrphans(t *testing.T) {
 }
 
 func TestErrorsNobodyWaitsForAreNoOrphans(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		c := r.ask(1)
 		f := r.next()
@@ -74,6 +78,7 @@ func TestErrorsNobodyWaitsForAreNoOrphans(t *testing.T) {
 }
 
 func TestFullQueueRefusesAtOnce(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		r.ask(0)
 		f := r.next()
@@ -98,6 +103,7 @@ func TestFullQueueRefusesAtOnce(t *testing.T) {
 }
 
 func TestCloseRefusesWhatWaitsAndAwaitsWhatIsInFlight(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		contended := r.ask(1)
 		r.next().land(1)
@@ -123,6 +129,7 @@ func TestCloseRefusesWhatWaitsAndAwaitsWhatIsInFlight(t *testing.T) {
 }
 
 func TestCloseRefusesWhatIsContendedMeanwhileAndAwaitsOrphans(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		release := make(chan struct{})
 		r.batcher.orphan = func(_ context.Context, results []int) {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestLoneRequestIsABatchAtOnce(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		for n := range 3 {
 			asked := time.Now()
@@ -33,6 +34,7 @@ func TestLoneRequestIsABatchAtOnce(t *testing.T) {
 }
 
 func TestRequestsThatComeMeanwhileAreTheNextBatch(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		first := r.ask(1)
 		f := r.next()
@@ -50,6 +52,7 @@ func TestRequestsThatComeMeanwhileAreTheNextBatch(t *testing.T) {
 }
 
 func TestBatchIsBoundedAndFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		callers := []*caller{r.ask(0)}
 		f := r.next()
@@ -73,6 +76,7 @@ func TestBatchIsBoundedAndFirstComeFirstServed(t *testing.T) {
 }
 
 func TestContendedRequestIsAskedAgainWithGrowingPauses(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		c := r.ask(1)
 		f := r.next()
@@ -96,6 +100,7 @@ func TestContendedRequestIsAskedAgainWithGrowingPauses(t *testing.T) {
 }
 
 func TestContendedRequestDoesNotHoldUpOthersAndComesFirstWhenDue(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		contended := r.ask(1)
 		r.next().land(1)
@@ -151,6 +156,7 @@ func TestContendedRequestsDoNotStarveFreshOnes(t *testing.T) {
 }
 
 func TestSlowBatchLetsOthersStartUpToABound(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		var flights []*flight
 		var callers []*caller
@@ -188,6 +194,7 @@ func TestSlowBatchLetsOthersStartUpToABound(t *testing.T) {
 }
 
 func TestBadRequestFailsAlone(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		bad := errors.New("no such thing")
 		r.ask(0)
@@ -213,8 +220,10 @@ func TestBadRequestFailsAlone(t *testing.T) {
 }
 
 func TestBatchThatLostToAnotherIsRepeated(t *testing.T) {
+	t.Parallel()
 	for _, code := range []string{"40001", "40P01"} {
 		t.Run(code, func(t *testing.T) {
+			t.Parallel()
 			onRunway(t, func(r *runway) {
 				r.ask(0)
 				f := r.next()
@@ -233,6 +242,7 @@ func TestBatchThatLostToAnotherIsRepeated(t *testing.T) {
 
 // The outcome is unknown, so it is for the caller to ask again.
 func TestUnavailableDatabaseIsTheAnswerToAll(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		r.ask(0)
 		f := r.next()
@@ -245,6 +255,7 @@ func TestUnavailableDatabaseIsTheAnswerToAll(t *testing.T) {
 }
 
 func TestStatementThatNeverEndsIsUnavailable(t *testing.T) {
+	t.Parallel()
 	onRunway(t, func(r *runway) {
 		began := time.Now()
 		c := r.ask(1)
