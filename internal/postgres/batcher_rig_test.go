@@ -37,7 +37,6 @@ type runway struct {
 // onRunway runs test in a bubble. A goroutine that outlives the batcher's close fails it.
 func onRunway(t *testing.T, test func(r *runway)) {
 	t.Helper()
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &runway{T: t, flights: make(chan *flight, 64), orphans: make(chan []int, 64)}
 		r.batcher = newBatcher(r.run, func(_ context.Context, results []int) { r.orphans <- results })
