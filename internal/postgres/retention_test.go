@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -73,7 +74,10 @@ func TestForgettingGivesUpOnALockAndHindersNoStart(t *testing.T) {
 		forgotten <- err
 	}()
 	placed := 0
-	for ; err == nil && len(forgotten) == 0; placed++ {
+	for ; len(forgotten) == 0; placed++ {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it waits for the lock")
+		}
 		s := start(fmt.Sprint("s", placed%50))
 		began := time.Now()
 		h.place(s)
@@ -84,7 +88,7 @@ func TestForgettingGivesUpOnALockAndHindersNoStart(t *testing.T) {
 	if err := <-forgotten; !errors.Is(err, berth.ErrUnavailable) {
 		t.Errorf("got %v, want that it could not have the lock", err)
 	}
-	if took := time.Since(began); took < 400*time.Millisecond || took > 10*time.Second || placed == 0 {
+	if took := time.Since(began); took < 400*time.Millisecond || placed == 0 {
 		t.Errorf("it gave up after %v, and %d starts", took, placed)
 	}
 	equal(h.rig, h.days(), without(-1))
@@ -138,7 +142,9 @@ func TestIdempotencyPurgePassesOverLockedKeys(t *testing.T) {
 	locked := h.begin()
 	_, err := locked.Exec(t.Context(), "select from berth.idempotency_keys where key = 'k001' for update")
 	h.ok(err)
-	if n, err := h.store.PurgeIdempotency(t.Context(), berth.IdempotencyWindow, 10); err != nil || n != 2 {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if n, err := h.store.PurgeIdempotency(ctx, berth.IdempotencyWindow, 10); err != nil || n != 2 {
 		t.Errorf("purged %d, %v, want the two that are free", n, err)
 	}
 	h.ok(locked.Rollback(t.Context()))
