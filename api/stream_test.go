@@ -27,9 +27,9 @@ func TestSessionStreamBeginsAtItsBeginningAndEndsWithIt(t *testing.T) {
 	}
 	r.store.happen("t-1", "s-2", "active")
 	r.store.happen("t-1", "s-1", "active")
-	r.call("DELETE", "/v1/sessions/s-1", r.tenant, "")
 	r.store.happen("t-1", "s-1", "peer_disconnected")
-	if got := l.names(3); got != "active s-1, ended s-1, peer_disconnected s-1" {
+	r.call("DELETE", "/v1/sessions/s-1", r.tenant, "")
+	if got := l.names(3); got != "active s-1, peer_disconnected s-1, ended s-1" {
 		t.Errorf("then %s", got)
 	}
 	if n, err := l.ends(); n != 0 || err != io.EOF { //nolint:errorlint // exactly that one is the good order
@@ -43,7 +43,7 @@ func TestSessionStreamBeginsAtItsBeginningAndEndsWithIt(t *testing.T) {
 		t.Errorf("after the end: %d %s", a.status, a.body)
 	}
 	again := r.listen("/v1/sessions/s-1/events?last_event_id="+first.id, r.tenant, "")
-	if got := again.names(3); got != "active s-1, ended s-1, peer_disconnected s-1" {
+	if got := again.names(3); got != "active s-1, peer_disconnected s-1, ended s-1" {
 		t.Errorf("from the first on: %s", got)
 	}
 	if _, err := again.ends(); err != io.EOF { //nolint:errorlint // exactly that one is the good order
