@@ -283,7 +283,7 @@ func (b *batcher[Req, Res]) settle(ctx context.Context, batch []*call[Req, Res],
 		refuse(contended, errClosed())
 		return
 	}
-	b.again = append(contended, b.again...)
+	b.again = append(b.again, contended...) // behind those that have waited for longer
 	if len(b.again) > maxQueued {
 		refuse(b.again[maxQueued:], errFull())
 		b.again = b.again[:maxQueued]

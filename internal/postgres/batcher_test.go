@@ -24,7 +24,7 @@ func TestLoneRequestIsABatchAtOnce(t *testing.T) {
 			c := r.ask(n)
 			f := r.next()
 			r.carries(f, n)
-			if f.at != asked {
+			if !f.at.Equal(asked) {
 				r.Errorf("it waited %v for company", f.at.Sub(asked))
 			}
 			f.land()
@@ -152,6 +152,39 @@ func TestContendedRequestsDoNotStarveFreshOnes(t *testing.T) {
 		cancel()
 		callers.Wait()
 		b.close()
+	})
+}
+
+func TestContendedRequestsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const stuck, statement = 4 * berth.MaxBatch, 30 * time.Millisecond
+		tries := make([]int, stuck)
+		b := newBatcher(func(_ context.Context, requests []int) ([]verdict[int], error) {
+			<-time.After(statement)
+			verdicts := make([]verdict[int], len(requests))
+			for i, n := range requests {
+				if verdicts[i].again = n < stuck; n < stuck {
+					tries[n]++
+				}
+			}
+			return verdicts, nil
+		}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		for n := range stuck {
+			callers.Go(func() { _, _ = b.do(ctx, n) }) // it is canceled
+		}
+		for n := range 500 { // others come all the time
+			callers.Go(func() { _, _ = b.do(ctx, stuck+n) })
+			pass(10 * time.Millisecond)
+		}
+		cancel()
+		callers.Wait()
+		b.close()
+		if least, most := slices.Min(tries), slices.Max(tries); most > 2*least {
+			t.Errorf("asked again %d to %d times", least, most)
+		}
 	})
 }
 

@@ -55,13 +55,14 @@ func (t *turnover) refusal(ctx context.Context, start berth.Start) *berth.Refusa
 // hint takes a place in the line of a region.
 func (t *turnover) hint(region string, now time.Time) time.Duration {
 	rate := t.rates[region]
+	if rate <= 0 {
+		delete(t.lines, region) // it would grow with each repeated try, and not move
+		return idleHint
+	}
 	line := t.lines[region]
 	line.length = max(0, line.length-rate*now.Sub(line.at).Seconds()) + 1
 	line.at = now
 	t.lines[region] = line
-	if rate <= 0 {
-		return idleHint
-	}
 	ahead := line.length + float64(t.waiting[region])
 	return min(longestHint, max(time.Second, seconds(ahead/rate)))
 }

@@ -81,6 +81,15 @@ func TestWithoutTurnoverTheHintIsShort(t *testing.T) {
 	}
 }
 
+func TestLineDoesNotGrowWhileNothingComesFree(t *testing.T) {
+	t.Parallel()
+	turnover := estimate(map[string]float64{}, nil)
+	now := time.Now()
+	turnover.hints("eu", 5000, now)
+	turnover.rates["eu"] = 2
+	near(t, "they came back in vain all the time", turnover.hint("eu", now), 1)
+}
+
 func TestStartThatSpillsLooksAtTheTurnoverOfAllRegions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
