@@ -147,6 +147,14 @@ func (r *rig) noShows(w string, n int) {
 	}
 }
 
+// everybodyServes gives each of n idle workers a session, so that each has a rate to be compared by.
+func (r *rig) everybodyServes(n int) {
+	r.Helper()
+	for _, id := range ids("well", n) {
+		r.connect(r.place(start(id)).Session, "c")
+	}
+}
+
 func (r *rig) judge() []berth.Suspicion {
 	r.Helper()
 	verdicts, err := r.store.JudgeWorkers(r.Context(), 10*time.Minute, 5)
@@ -163,6 +171,7 @@ func TestWorkerThatNobodyReachesIsUsedLast(t *testing.T) {
 	if got := r.judge(); len(got) != 0 {
 		t.Errorf("nobody was bad: %+v", got)
 	}
+	r.everybodyServes(3)
 	r.noShows("bad", 6)
 	got := r.judge()
 	if len(got) != 1 || got[0] != (berth.Suspicion{WorkerID: "bad", Suspect: true, Faults: 6}) {
@@ -229,6 +238,7 @@ func TestRestartClearsASuspect(t *testing.T) {
 	r := newRig(t)
 	bad := r.worker("bad", 20)
 	r.worker("w1", 20)
+	r.everybodyServes(2)
 	r.noShows("bad", 6)
 	if got := r.judge(); len(got) != 1 {
 		t.Fatalf("got %+v", got)
