@@ -6,7 +6,7 @@
 //
 // A [Server] owns one postmaster process and up to two directories:
 //
-//	scratch   <temp>/berth-pg-XXXX   always; removed by Stop
+//	scratch   <temp>/berth-pg-NNNN   always; removed by Stop
 //	  owner.lock   flock held by the process that owns the server
 //	  run/         Unix socket, reachable by the owner only
 //	store     Config.Dir, or the scratch directory if that is empty
