@@ -9,12 +9,13 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// RetentionStore deletes what is old, and rotates keys.
+// RetentionStore deletes what is old, or dead, and rotates keys.
 type RetentionStore interface {
 	PurgeSessions(ctx context.Context, age time.Duration, limit int) (int, error)
 	PurgeIdempotency(ctx context.Context, age time.Duration, limit int) (int, error)
 	PurgeHistory(ctx context.Context, age time.Duration) error
 	ForgetEvents(ctx context.Context) (int, error)
+	VacuumSlots(ctx context.Context, least int) error
 	RotateKeys(ctx context.Context) error
 }
 

@@ -50,6 +50,8 @@ func (f *fakeRetention) ForgetEvents(context.Context) (int, error) {
 	return 6, f.run("ForgetEvents", 0, 0)
 }
 
+func (f *fakeRetention) VacuumSlots(context.Context, int) error { return nil }
+
 func (f *fakeRetention) RotateKeys(context.Context) error { return nil }
 
 func TestRetentionGoesOnUntilNothingIsOld(t *testing.T) {

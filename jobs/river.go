@@ -29,6 +29,11 @@ const (
 	keepCompleted = 10 * time.Minute
 	pollInterval  = 200 * time.Millisecond
 	jobWorkers    = 4
+
+	// deadSlots is how many dead entries claims may have to step over, every vacuumPeriod: 15,000 cost each claim 0.4 ms,
+	// and removing them among 200,000 slots takes 0.1 s.
+	deadSlots    = 2000
+	vacuumPeriod = 5 * time.Second
 )
 
 // Runner runs periodic jobs on River. One replica's client leads and inserts them; any may work them.
@@ -56,6 +61,11 @@ type rotationArgs struct{}
 
 // Kind names the job in River's table.
 func (rotationArgs) Kind() string { return "key_rotation" }
+
+type vacuumArgs struct{}
+
+// Kind names the job in River's table.
+func (vacuumArgs) Kind() string { return "vacuum_slots" }
 
 type auditArgs struct{}
 
@@ -112,6 +122,9 @@ func riverWorkers(reaper *Reaper, store RetentionStore, auditor *auditor) *river
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[rotationArgs]) error {
 		return store.RotateKeys(ctx)
 	}))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[vacuumArgs]) error {
+		return store.VacuumSlots(ctx, deadSlots)
+	}))
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[auditArgs]) error {
 		return auditor.audit(ctx)
 	}))
@@ -128,6 +141,8 @@ func periodicJobs(tick time.Duration) []*river.PeriodicJob {
 			&river.PeriodicJobOpts{RunOnStart: true}),
 		river.NewPeriodicJob(river.PeriodicInterval(10*time.Minute),
 			func() (river.JobArgs, *river.InsertOpts) { return retentionArgs{}, once }, nil),
+		river.NewPeriodicJob(river.PeriodicInterval(vacuumPeriod),
+			func() (river.JobArgs, *river.InsertOpts) { return vacuumArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Hour),
 			func() (river.JobArgs, *river.InsertOpts) { return rotationArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Minute),

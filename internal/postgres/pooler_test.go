@@ -78,6 +78,7 @@ func TestEveryCallWorksWithoutPreparedStatements(t *testing.T) {
 	step("PurgeSessions", err)
 	step("AddRefusals", r.store.AddRefusals(ctx, []berth.RefusalCount{{TenantID: "t1", Code: berth.CodeAtCapacity, Refusals: 2}}))
 	step("PurgeHistory", r.store.PurgeHistory(ctx, time.Hour))
+	step("VacuumSlots", r.store.VacuumSlots(ctx, -1))
 
 	step("CreateKey", r.store.CreateKey(ctx, keyOf("k1", "t1")))
 	_, err = r.store.KeyByID(ctx, "k1")

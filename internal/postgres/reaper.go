@@ -262,3 +262,13 @@ func (s *Store) PurgeHistory(ctx context.Context, age time.Duration) error {
 	return errors.Join(s.exec(ctx, "gap_purge", age), s.exec(ctx, "refusal_purge", age),
 		s.exec(ctx, "fault_purge", time.Hour))
 }
+
+// VacuumSlots removes the dead entries of slots from their indexes if there are more than least, or so the statistics say,
+// which are a second old. Claims go on meanwhile.
+func (s *Store) VacuumSlots(ctx context.Context, least int) error {
+	due, err := value[bool](ctx, s, "slot_vacuum_due", least)
+	if err != nil || !due {
+		return err
+	}
+	return s.exec(ctx, "slot_vacuum")
+}

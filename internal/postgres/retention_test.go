@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/internal/testkit"
 )
 
 // today is the part of the ring that is written now.
@@ -151,4 +152,31 @@ func TestIdempotencyPurgePassesOverLockedKeys(t *testing.T) {
 	if n, err := h.store.PurgeIdempotency(t.Context(), berth.IdempotencyWindow, 10); err != nil || n != 1 {
 		t.Errorf("purged %d, %v, want the last one", n, err)
 	}
+}
+
+func TestSlotsAreVacuumedOnceEnoughAreDead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	vacuums := func() int {
+		return read[int](r, "select vacuum_count from pg_stat_user_tables where relid = 'berth.slots'::regclass")
+	}
+	r.worker("w1", 100)
+	r.exec(`update berth.slots set part = part`)
+	testkit.Eventually(t, 10*time.Second, func() error { // statistics come late
+		if dead := read[int](r, "select n_dead_tup from pg_stat_user_tables where relid = 'berth.slots'::regclass"); dead < 100 {
+			return fmt.Errorf("%d are dead", dead)
+		}
+		return nil
+	})
+	r.ok(r.store.VacuumSlots(t.Context(), 100_000))
+	if n := vacuums(); n != 0 {
+		t.Fatalf("vacuumed %d times, want none yet", n)
+	}
+	r.ok(r.store.VacuumSlots(t.Context(), 50))
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if n := vacuums(); n != 1 {
+			return fmt.Errorf("vacuumed %d times, want once", n)
+		}
+		return nil
+	})
 }

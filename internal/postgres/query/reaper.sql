@@ -71,3 +71,9 @@ select coalesce(a.seconds, 0)::float8 as oldest_transaction_seconds,
            and backend_type <> 'autovacuum worker') a,
        (select max(age(xmin)) as xmin from pg_replication_slots) s,
        (select max(age(transaction)) as xmin from pg_prepared_xacts where database = current_database()) p;
+
+-- name: slot_vacuum_due
+select n_dead_tup > $1::int from pg_stat_user_tables where relid = 'berth.slots'::regclass;
+
+-- name: slot_vacuum
+vacuum (skip_locked, truncate false, parallel 0) berth.slots;
