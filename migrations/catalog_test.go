@@ -97,7 +97,8 @@ func fill(t *testing.T, pool *pgxpool.Pool) {
 	exec(t, pool, `insert into berth.tenants (id, default_region, max_concurrent_sessions) values ('t1', 'eu', 10)`)
 	exec(t, pool, `insert into berth.api_keys (id, role, tenant_id, prefix, hash)
 		values ('k1', 'tenant', 't1', 'berth_tenant_k1', sha256('k1'))`)
-	exec(t, pool, `select berth.register_worker('w1', 1, 'eu', 4, 'ws://w1', 'http://w1', 'v1', 6)`)
+	exec(t, pool, `select berth.register_worker('w1', 1, 'eu', 4, 'ws://w1', 'http://w1', 'v1', 6,
+		'{}', sha256('secret'))`)
 	exec(t, pool, `select berth.open_worker('w1', 1)`)
 	exec(t, pool, `select berth.claim_sessions(array['t1','t1','t1'], array['a','b','c'], array[true,true,true], array[1,2,3],
 		array[null,null,null]::bigint[], array['media','media','media'], array['p','p','p'], array[true,true,true],
@@ -115,12 +116,12 @@ func fill(t *testing.T, pool *pgxpool.Pool) {
 
 func TestDataSurvivesWhatHoldsNoData(t *testing.T) {
 	t.Parallel()
-	const tables = 10 // the last migration that makes tables
+	const tables = 15 // the last migration that makes tables
 	db := databases.Database(t)
 	last := newest(t, db.URL)
 	fill(t, db.Pool)
 	want := contents(t, db.Pool)
-	for _, table := range []string{"sessions", "slots", "peers", "session_events", "gaps", "worker_leases"} {
+	for _, table := range []string{"sessions", "slots", "peers", "session_events", "gaps", "worker_leases", "renewal_secrets"} {
 		if want[table] == "0 " {
 			t.Errorf("%s is empty, so the test shows nothing about it", table)
 		}

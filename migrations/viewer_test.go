@@ -66,12 +66,12 @@ func TestViewerReadsAllButSecretsAndWritesNothing(t *testing.T) {
 	for _, relation := range lines(t, db.Pool, `select relname::text from pg_class
 		where relnamespace = 'berth'::regnamespace and relkind in ('r', 'v', 'p')`) {
 		_, err := conn.Exec(t.Context(), "select * from berth."+relation)
-		secret := relation == "signing_keys" || relation == "server_secrets" || relation == "api_keys"
+		secret := relation == "signing_keys" || relation == "server_secrets" || relation == "api_keys" || relation == "renewal_secrets"
 		if secret && !denied(err) || !secret && err != nil {
 			t.Errorf("read %s: %v", relation, err)
 		}
 	}
-	for _, column := range []string{"seed from berth.signing_keys", "secret from berth.server_secrets", "hash from berth.api_keys"} {
+	for _, column := range []string{"seed from berth.signing_keys", "secret from berth.server_secrets", "hash from berth.api_keys", "hash from berth.renewal_secrets"} {
 		if _, err := conn.Exec(t.Context(), "select "+column); !denied(err) {
 			t.Errorf("select %s: %v", column, err)
 		}

@@ -18,6 +18,13 @@ type Registration struct {
 	Version      string
 	Labels       map[string]string // what selectors ask for; nil: none
 	Lease        time.Duration
+	RenewalHash  []byte // SHA-256 of the secret that API replicas ask for; nil: none may renew for it
+}
+
+// RenewalSecret is what an instance proves itself with when an API replica renews for it.
+type RenewalSecret struct {
+	Instance Instance
+	Hash     []byte // SHA-256
 }
 
 // Held names one session that a worker serves, at the generation it serves it for.
@@ -34,6 +41,7 @@ type Renewal struct {
 	Count    int
 	Digest   uint64 // see Digest
 	Lease    time.Duration
+	Relayed  bool // an API replica asks in the worker's name
 }
 
 // RenewalVerdict is the database's answer to a worker that renews.

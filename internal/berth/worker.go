@@ -23,6 +23,8 @@ func (s WorkerState) Serving() bool {
 const (
 	// CordonLeaseLate marks a worker that is present but did not renew in time: paused, most likely.
 	CordonLeaseLate = "lease_late"
+	// CordonDatabaseCut marks a worker that renews through an API replica, since it does not reach the database itself.
+	CordonDatabaseCut = "database_cut"
 )
 
 // Limits of a worker.

@@ -35,7 +35,7 @@ func (s *Store) Register(ctx context.Context, r berth.Registration) (held bool, 
 		return false, err
 	}
 	outcome, err := value[string](ctx, s, "worker_register", r.WorkerID, int32(r.Instance), r.Region, r.Capacity,
-		r.SignalingURL, r.ControlURL, r.Version, r.Lease.Seconds(), labels)
+		r.SignalingURL, r.ControlURL, r.Version, r.Lease.Seconds(), labels, r.RenewalHash)
 	if err != nil {
 		return false, err
 	}
@@ -99,7 +99,7 @@ type renewalRow struct {
 // Renew extends a worker's lease and says what it should know.
 func (s *Store) Renew(ctx context.Context, r berth.Renewal) (berth.RenewalAnswer, error) {
 	rows, err := collect[renewalRow](ctx, s, "worker_renew",
-		r.WorkerID, int32(r.Instance), r.Count, int64(r.Digest), r.Lease.Seconds())
+		r.WorkerID, int32(r.Instance), r.Count, int64(r.Digest), r.Lease.Seconds(), r.Relayed)
 	if err != nil {
 		return berth.RenewalAnswer{}, err
 	}
@@ -112,6 +112,21 @@ func (s *Store) Renew(ctx context.Context, r berth.Renewal) (berth.RenewalAnswer
 		At:            row.At,
 		ExpiresAt:     deref(row.ExpiresAt),
 	}, nil
+}
+
+// RenewalSecrets reads the hashes by which instances of a worker prove themselves when an API replica renews for them; none
+// for a worker that nobody knows. Those of the last few instances are kept.
+func (s *Store) RenewalSecrets(ctx context.Context, workerID string) ([]berth.RenewalSecret, error) {
+	type secretRow struct {
+		Instance int32
+		Hash     []byte
+	}
+	rows, err := collect[secretRow](ctx, s, "worker_renewal_secrets", workerID)
+	secrets := make([]berth.RenewalSecret, 0, len(rows))
+	for _, row := range rows {
+		secrets = append(secrets, berth.RenewalSecret{Instance: berth.Instance(row.Instance), Hash: row.Hash})
+	}
+	return secrets, err
 }
 
 type droppedRow struct {

@@ -1,10 +1,10 @@
--- grant_viewer lets the role berth_viewer read everything but secrets: all views, and all tables, of three the columns
+-- grant_viewer lets the role berth_viewer read everything but secrets: all views, and all tables, of four the columns
 -- that are not secret. It does nothing where there is no such role. It runs after each change of the schema, since what
 -- is made anew has no grants, and when the role is made.
 create function berth.grant_viewer() returns boolean
 language plpgsql as $$
 declare
-    c_secrets constant text[] := '{signing_keys.seed,server_secrets.secret,api_keys.hash}';
+    c_secrets constant text[] := '{signing_keys.seed,server_secrets.secret,api_keys.hash,renewal_secrets.hash}';
     v_table   record;
 begin
     if to_regrole('berth_viewer') is null then

@@ -77,7 +77,7 @@ $$;
 --   stale       a newer instance has the id, or this one is over: it was declared lost, or left
 create function berth.register_worker(
     p_id text, p_instance int, p_region text, p_capacity int, p_signaling_url text, p_control_url text,
-    p_version text, p_lease_seconds float8, p_labels jsonb default '{}')
+    p_version text, p_lease_seconds float8, p_labels jsonb default '{}', p_renewal_hash bytea default null)
 returns text
 language plpgsql as $$
 declare
@@ -113,9 +113,23 @@ begin
            sessions = 0;
     update berth.gaps set cleared_at = v_now
      where worker_id = p_id and cleared_at is null and confirmed_at is null;
+    if p_renewal_hash is not null then
+        perform berth.keep_renewal_secret(p_id, p_instance, p_renewal_hash);
+    end if;
     perform berth.set_open(p_id);
     return 'registered';
 end
+$$;
+
+-- keep_renewal_secret stores what an instance proves itself with to API replicas, and forgets all but the last eight of
+-- its worker: who is older than that need not be told that it was replaced.
+create function berth.keep_renewal_secret(p_id text, p_instance int, p_hash bytea) returns void
+language sql as $$
+    insert into berth.renewal_secrets (worker_id, instance, hash) values (p_id, p_instance, p_hash)
+    on conflict (worker_id, instance) do update set hash = excluded.hash;
+    delete from berth.renewal_secrets
+     where worker_id = p_id and instance not in (
+           select instance from berth.renewal_secrets where worker_id = p_id order by instance desc limit 8);
 $$;
 
 -- open_worker gives a registered instance its slots and makes it ready, unless a drain came first. The sessions of the
@@ -156,8 +170,11 @@ language sql stable as $$
 $$;
 
 -- renew_worker extends a lease. Verdicts: yours, replaced (a newer instance has the id), over (declared lost, or left).
--- A renewal clears the worker's gap and the cordon that its lateness brought.
-create function berth.renew_worker(p_id text, p_instance int, p_count int, p_digest bigint, p_lease_seconds float8)
+-- A renewal clears the worker's gap and the cordon that its lateness brought. p_relayed: an API replica asks in the
+-- worker's name, since its own link to the database is cut. If its presence is gone too, it is given nothing new until it
+-- renews by itself: it could not write that a peer connected.
+create function berth.renew_worker(
+    p_id text, p_instance int, p_count int, p_digest bigint, p_lease_seconds float8, p_relayed boolean default false)
 returns table (verdict text, state text, drain_deadline timestamptz, matched boolean, at timestamptz,
                expires_at timestamptz)
 language plpgsql as $$
@@ -167,10 +184,11 @@ declare
     v_worker berth.workers;
     v_gap    boolean := exists (select from berth.gaps where worker_id = p_id and instance = p_instance
                                  and cleared_at is null and confirmed_at is null);
+    v_cordon text := case when p_relayed and not berth.presence_held(p_instance) then 'database_cut' end;
 begin
-    -- Only a renewal that has something to clear takes the worker's row, and before the lease, as everybody does.
+    -- Only a renewal that has something to change takes the worker's row, and before the lease, as everybody does.
     select * into v_worker from berth.workers where id = p_id;
-    if v_gap or v_worker.cordoned_reason = 'lease_late' then
+    if v_gap or berth.recordons(v_worker.cordoned_reason, v_cordon) then
         select * into v_worker from berth.workers where id = p_id for no key update;
     end if;
     update berth.worker_leases l
@@ -185,8 +203,8 @@ begin
     if v_gap then
         perform berth.clear_gap(p_id, p_instance);
     end if;
-    if v_worker.cordoned_reason = 'lease_late' then
-        update berth.workers set cordoned_reason = null where id = p_id;
+    if berth.recordons(v_worker.cordoned_reason, v_cordon) then
+        update berth.workers set cordoned_reason = v_cordon where id = p_id;
         perform berth.set_open(p_id);
     end if;
     return query
@@ -194,6 +212,12 @@ begin
            v_now + make_interval(secs => p_lease_seconds)
       from berth.held_digest(p_id, p_instance) d;
 end
+$$;
+
+-- recordons says whether a renewal changes a cordon. It touches only those that lateness and a cut link bring.
+create function berth.recordons(p_has text, p_gets text) returns boolean
+language sql immutable as $$
+    select p_has is distinct from p_gets and coalesce(p_has, 'lease_late') in ('lease_late', 'database_cut')
 $$;
 
 -- reconcile_worker compares what an instance serves with what it should. It returns what to drop, and ends as

@@ -13,14 +13,17 @@ select nextval('berth.instance_seq')::int;
 
 -- name: worker_register
 select berth.register_worker($1::text, $2::int, $3::text, $4::int, $5::text, $6::text, $7::text, $8::float8,
-                             $9::jsonb);
+                             $9::jsonb, $10::bytea);
 
 -- name: worker_open
 select berth.open_worker($1::text, $2::int, $3::float8);
 
 -- name: worker_renew
 select verdict, state, drain_deadline, matched, at, expires_at
-  from berth.renew_worker($1::text, $2::int, $3::int, $4::bigint, $5::float8);
+  from berth.renew_worker($1::text, $2::int, $3::int, $4::bigint, $5::float8, $6::boolean);
+
+-- name: worker_renewal_secrets
+select instance, hash from berth.renewal_secrets where worker_id = $1::text;
 
 -- name: worker_reconcile
 select key, generation, ended, reason from berth.reconcile_worker($1::text, $2::int, $3::bigint[], $4::bigint[]);
