@@ -32,7 +32,7 @@ func (s *service) placement(r *http.Request, placed berth.Placement) (wire.Place
 	if !session.State.Live() { // a start that is repeated by its Idempotency-Key may come late
 		return wire.Placement{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
 	}
-	if !session.State.HoldsSlot() || session.WorkerID == "" {
+	if session.WorkerID == "" || session.Kind == berth.KindMedia && !session.State.HoldsSlot() {
 		return wire.Placement{}, unavailable("The session is being moved to another worker; ask again.")
 	}
 	owner, err := wireOwner(session)
@@ -108,7 +108,7 @@ func wireSession(caller auth.Principal, session berth.Session) wire.Session {
 		RequestedRegion:    optional(session.RequestedRegion),
 		Spill:              session.Spill,
 		Spilled:            session.Spilled(),
-		Slots:              max(1, session.Slots),
+		Slots:              session.Slots,
 		Strategy:           optional(wire.Strategy(session.Strategy)),
 		Handler:            session.Handler,
 		OnWorkerLoss:       wire.OnWorkerLoss(session.OnWorkerLoss),

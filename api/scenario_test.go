@@ -301,7 +301,7 @@ func TestScenario_V15_EachWayToNameARegionHasOneAnswer(t *testing.T) {
 func TestEveryFieldThatIsWrongIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	a := r.call("POST", "/v1/sessions", r.tenant, `{"id":"!","kind":"call","peer":{"role":"A"},"region":"X","handler":"sfu","ttl_seconds":1,"on_worker_loss":"keep","metadata":[],"slots":65,"strategy":"random","selector":{"gpu":""}}`)
+	a := r.call("POST", "/v1/sessions", r.tenant, `{"id":"!","kind":"room","peer":{"role":"A"},"region":"X","handler":"sfu","ttl_seconds":1,"on_worker_loss":"keep","metadata":[],"slots":65,"strategy":"random","selector":{"gpu":""}}`)
 	var fields []string
 	for _, e := range *a.problem(t).Errors {
 		fields = append(fields, e.Field)

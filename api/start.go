@@ -113,13 +113,25 @@ func (s *service) start(c *checks, tenantID string, request wire.SessionRequest)
 		Strategy:     berth.Strategy(value(request.Strategy, "")),
 		Selector:     c.selector(value(request.Selector, nil)),
 	}
-	c.require(wire.SessionKind(start.Kind).Valid(), "kind", "must be media")
+	c.require(wire.SessionKind(start.Kind).Valid(), "kind", "must be media or call")
+	if start.Kind == berth.KindCall {
+		c.call(request, start)
+	}
 	c.require(request.Region == nil || berth.ValidRegion(*request.Region), "region", reasonRegion)
 	c.require(wire.OnWorkerLoss(start.OnWorkerLoss).Valid(), "on_worker_loss", "must be rejoin, replace or end")
 	c.require(slices.Contains(s.cfg.Handlers, start.Handler), "handler", "must be one of "+strings.Join(s.cfg.Handlers, ", "))
 	c.require(start.Slots >= 1 && start.Slots <= berth.MaxSlots, "slots", fmt.Sprintf("must be an integer from 1 to %d", berth.MaxSlots))
 	c.require(request.Strategy == nil || request.Strategy.Valid(), "strategy", "must be spread or pack; leave it out for the tenant's")
 	return start
+}
+
+// call checks what a call has other rules for.
+func (c *checks) call(request wire.SessionRequest, start berth.Start) {
+	c.require(request.Slots == nil, "slots", "must be left out for a call, which takes no slot")
+	c.require(request.Strategy == nil, "strategy", "must be left out for a call, which takes no slot")
+	c.require(request.Handler == nil, "handler", "must be left out for a call, whose peers have their media with each other")
+	c.require(start.Peer.Role == berth.RoleOffer || start.Peer.Role == berth.RoleAnswer, "peer.role",
+		"must be offer or answer in a call; leave it out to go by order")
 }
 
 // selector checks the labels that a worker must have; none at all is any worker.

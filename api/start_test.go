@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -360,5 +361,23 @@ func TestCallerWhoLeavesTheQueueIsGone(t *testing.T) {
 	})
 	if len(r.store.starts) != 0 {
 		t.Error("placed")
+	}
+}
+
+func TestStartsOfCallsTakeNothingOfAWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	wrong := r.call("POST", "/v1/sessions", r.tenant,
+		`{"id":"c","kind":"call","peer":{"role":"bass"},"slots":2,"strategy":"pack","handler":"echo"}`)
+	var fields []string
+	for _, e := range *wrong.problem(t).Errors {
+		fields = append(fields, e.Field)
+	}
+	slices.Sort(fields)
+	if want := []string{"handler", "peer.role", "slots", "strategy"}; !slices.Equal(fields, want) {
+		t.Errorf("named %q, want %q", fields, want)
+	}
+	if a := r.call("POST", "/v1/sessions", r.tenant, `{"id":"c","kind":"call","peer":{"id":"p","role":"answer"}}`); a.status != 201 {
+		t.Errorf("got %d %s", a.status, a.body)
 	}
 }

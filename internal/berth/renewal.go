@@ -95,6 +95,7 @@ type Connect struct {
 type Connected struct {
 	Session Session
 	Peers   []Peer // the others that are connected now
+	Again   bool   // a peer of a call that was connected to it before
 	At      time.Time
 }
 
@@ -103,6 +104,15 @@ type Disconnect struct {
 	Held
 	PeerID       string
 	ConnectionID string
+	Left         bool // it said bye, which ends a call
+}
+
+// CallNotice is a peer of a call that was lost, which the other peer was not told of yet.
+type CallNotice struct {
+	Key    SessionKey
+	PeerID string
+	Role   string
+	Cause  string // worker_lost, worker_late, newer_instance, drain_deadline, worker_left or lost
 }
 
 // End asks to end one session, for a reason, if it is still at this generation.

@@ -8,8 +8,11 @@ import (
 // SessionKind says what is placed.
 type SessionKind string
 
-// KindMedia is a session that is pinned to one slot of one worker.
-const KindMedia SessionKind = "media"
+// The kinds of sessions.
+const (
+	KindMedia SessionKind = "media" // pinned to one slot of one worker
+	KindCall  SessionKind = "call"  // two peers, each with a worker for its signaling; no slot
+)
 
 // SessionState is where a session stands in its life; see the package comment.
 type SessionState string
@@ -22,7 +25,7 @@ const (
 	SessionEnded          SessionState = "ended"
 )
 
-// HoldsSlot reports whether a media session in this state occupies a slot.
+// HoldsSlot reports whether a media session in this state occupies a slot. A call never does.
 func (s SessionState) HoldsSlot() bool { return s == SessionAssigned || s == SessionActive }
 
 // Live reports whether a session in this state counts against its tenant's quota.
@@ -114,13 +117,19 @@ func (s Session) Spilled() bool {
 type Peer struct {
 	ID           string
 	Role         string
+	WorkerID     string    // for its signaling; empty unless its session is a call
 	ConnectionID string    // its current signaling connection; empty if none
 	ConnectedAt  time.Time // zero unless connected
 }
 
-// Roles of a peer in a media session, where the worker is the other end and any word will do for the client.
+// Roles of a peer. In a media session, where the worker is the other end, any word will do; in a call one offers and the
+// other answers.
 const (
-	RoleOffer = "offer"
+	RoleOffer  = "offer"
+	RoleAnswer = "answer"
+
+	// CallPeers is how many peers a call has.
+	CallPeers = 2
 
 	// MaxPeers is how many peers one media session may have.
 	MaxPeers = 64

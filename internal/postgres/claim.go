@@ -145,11 +145,13 @@ func (s *Store) claimArguments(requests []claimRequest) []any {
 		regions[i], spills[i], handlers[i] = nonzero(start.Region), start.Spill, start.Handler
 		losses[i], metadata[i] = string(start.OnWorkerLoss), nonzero(string(start.Metadata))
 		ttls[i], idles[i] = int32(start.TTL/time.Second), int32(start.IdleTimeout/time.Second)
-		slots[i], strategies[i], selectors[i] = int32(max(1, start.Slots)), nonzero(string(start.Strategy)), labels(start.Selector)
+		slots[i], strategies[i], selectors[i] = weight(start), nonzero(string(start.Strategy)), labels(start.Selector)
 		if start.IdempotencyKey != "" {
 			keys[i], hashes[i] = &start.IdempotencyKey, start.BodyHash[:]
 		}
-		waits[i] = start.Wait.Seconds()
+		if start.Kind != berth.KindCall { // which waits for no slot
+			waits[i] = start.Wait.Seconds()
+		}
 		name := [2]string{start.TenantID, start.ID}
 		if first[name] == 0 {
 			first[name] = int32(i + 1)
@@ -161,6 +163,14 @@ func (s *Store) claimArguments(requests []claimRequest) []any {
 		slots, strategies, selectors, keys, hashes, waits, s.config.DefaultRegion, s.config.ConnectWindow.Seconds(),
 		s.config.RejoinWindow.Seconds(), berth.MaxPeers, s.queue.owner(), maxWaiters,
 	}
+}
+
+// weight is how many slots a start takes; a call takes none.
+func weight(start berth.Start) int32 {
+	if start.Kind == berth.KindCall {
+		return 0
+	}
+	return int32(max(1, start.Slots))
 }
 
 // nonzero is a pointer to v, or nil for the zero value.
@@ -194,8 +204,11 @@ func (r claimRow) verdict(
 		return verdict[claimed]{result: claimed{placement: placement, peerCreated: true}}
 	case "replaced", "existing":
 		session, found := stored[berth.SessionKey(deref(r.SessionKey))]
-		if !found || !session.State.HoldsSlot() {
+		if !found || session.Kind == berth.KindMedia && !session.State.HoldsSlot() {
 			return verdict[claimed]{again: true} // displaced, or ended, before it could be read
+		}
+		if session.Kind == berth.KindCall {
+			session = r.seated(session)
 		}
 		return verdict[claimed]{result: claimed{placement: r.placement(session), peerCreated: r.PeerCreated}}
 	case "contended":

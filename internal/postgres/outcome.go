@@ -27,13 +27,20 @@ func (r claimRow) created(start berth.Start, connectWindow time.Duration) berth.
 		TTL:             start.TTL,
 		IdleTimeout:     start.IdleTimeout,
 		Metadata:        start.Metadata,
-		Slots:           max(1, start.Slots),
+		Slots:           int(weight(start)),
 		Strategy:        start.Strategy,
 		Selector:        start.Selector,
 		CreatedAt:       r.At,
 		ConnectBy:       r.At.Add(connectWindow),
 		ExpiresAt:       r.At.Add(start.TTL),
 	}
+}
+
+// seated is a call as one of its peers sees it: its owner is the worker of that peer.
+func (r claimRow) seated(session berth.Session) berth.Session {
+	session.WorkerID, session.Instance = deref(r.WorkerID), berth.Instance(deref(r.Instance))
+	session.SignalingURL = deref(r.SignalingURL)
+	return session
 }
 
 func (r claimRow) placement(session berth.Session) berth.Placement {
@@ -77,7 +84,7 @@ func (r claimRow) refusal() error {
 		return berth.Refuse(berth.CodeConflict, "A live session of another kind has this id.")
 	case "too_many_peers":
 		return berth.Refuse(berth.CodeConflict,
-			fmt.Sprintf("The session has %d peers already, which is the most that one may have.", berth.MaxPeers))
+			fmt.Sprintf("The session has all the peers that it may have: %d, or %d if it is a call.", berth.MaxPeers, berth.CallPeers))
 	case "unknown_region":
 		return berth.Invalid("region", "is not a configured region; leave it out for any")
 	case "unknown_tenant":

@@ -14,12 +14,13 @@ type peerRow struct {
 	Session      int64
 	PeerID       string
 	Role         string
+	WorkerID     *string
 	ConnectionID *string
 	ConnectedAt  *time.Time
 }
 
 func (r peerRow) peer() berth.Peer {
-	return berth.Peer{ID: r.PeerID, Role: r.Role, ConnectionID: deref(r.ConnectionID), ConnectedAt: deref(r.ConnectedAt)}
+	return berth.Peer{ID: r.PeerID, Role: r.Role, WorkerID: deref(r.WorkerID), ConnectionID: deref(r.ConnectionID), ConnectedAt: deref(r.ConnectedAt)}
 }
 
 func (s *Store) peers(ctx context.Context, key berth.SessionKey) ([]berth.Peer, error) {
@@ -56,12 +57,13 @@ func (s *Store) ConnectPeer(ctx context.Context, connect berth.Connect) (berth.C
 type connectRow struct {
 	Ord     int
 	Outcome string
+	Again   bool
 	At      time.Time
 }
 
 // connectBatch is the connections' batch. The first peer of a session makes it active.
 func (s *Store) connectBatch(ctx context.Context, requests []berth.Connect) ([]verdict[berth.Connected], error) {
-	rows, err := write[connectRow](ctx, s, "peer_connect", connectArguments(requests)...)
+	rows, err := write[connectRow](ctx, s, "peer_connect", connectArguments(requests, s.config.RejoinWindow)...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func (s *Store) connectBatch(ctx context.Context, requests []berth.Connect) ([]v
 }
 
 // connectArguments turns requests into one array per column.
-func connectArguments(requests []berth.Connect) []any {
+func connectArguments(requests []berth.Connect, rejoin time.Duration) []any {
 	n := len(requests)
 	keys, generations, workers, instances := make([]int64, n), make([]int64, n), make([]string, n), make([]int32, n)
 	peers, roles, connections := make([]string, n), make([]string, n), make([]string, n)
@@ -94,7 +96,7 @@ func connectArguments(requests []berth.Connect) []any {
 		keys[i], generations[i], workers[i], instances[i] = int64(r.Key), int64(r.Generation), r.WorkerID, int32(r.Instance)
 		peers[i], roles[i], connections[i] = r.Peer.ID, r.Peer.Role, r.Peer.ConnectionID
 	}
-	return []any{keys, generations, workers, instances, peers, roles, connections}
+	return []any{keys, generations, workers, instances, peers, roles, connections, rejoin.Seconds()}
 }
 
 func (r connectRow) verdict(
@@ -112,7 +114,7 @@ func (r connectRow) verdict(
 				others = append(others, peer)
 			}
 		}
-		return verdict[berth.Connected]{result: berth.Connected{Session: session, Peers: others, At: r.At}}
+		return verdict[berth.Connected]{result: berth.Connected{Session: session, Peers: others, Again: r.Again, At: r.At}}
 	case "contended":
 		return verdict[berth.Connected]{again: true}
 	case "stale":
@@ -140,7 +142,12 @@ func (s *Store) connectedPeers(ctx context.Context, keys []int64) (map[berth.Ses
 	return found, err
 }
 
-// DisconnectPeer forgets a connection, unless a newer one took its place.
+// DisconnectPeer forgets a connection, unless a newer one took its place. A peer that left its call ends it.
 func (s *Store) DisconnectPeer(ctx context.Context, gone berth.Disconnect) error {
-	return s.exec(ctx, "peer_disconnect", int64(gone.Key), gone.PeerID, gone.ConnectionID)
+	done, err := value[bool](ctx, s, "peer_disconnect",
+		int64(gone.Key), gone.PeerID, gone.ConnectionID, gone.Left, s.config.RejoinWindow.Seconds())
+	if err == nil && !done {
+		err = fmt.Errorf("peer_disconnect: %w: the call's rows are at work", berth.ErrUnavailable)
+	}
+	return err
 }

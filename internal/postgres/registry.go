@@ -72,6 +72,9 @@ func (s *Store) Open(ctx context.Context, workerID string, instance berth.Instan
 	if err != nil {
 		return err
 	}
+	if err := s.loseAllCallPeers(ctx, workerID, instance, causeNewerInstance); err != nil {
+		return err
+	}
 	return s.current(ctx, "worker_open", workerID, int32(instance), s.config.SlowStart.Seconds())
 }
 
@@ -145,7 +148,8 @@ func (s *Store) Reconcile(
 	for i, h := range held {
 		keys[i], generations[i] = int64(h.Key), int64(h.Generation)
 	}
-	rows, err := collect[droppedRow](ctx, s, "worker_reconcile", workerID, int32(instance), keys, generations)
+	rows, err := collect[droppedRow](ctx, s, "worker_reconcile", workerID, int32(instance), keys, generations,
+		s.config.RejoinWindow.Seconds())
 	dropped := make([]berth.Dropped, 0, len(rows))
 	for _, row := range rows {
 		dropped = append(dropped, berth.Dropped{
@@ -185,6 +189,9 @@ func (s *Store) Leave(ctx context.Context, workerID string, instance berth.Insta
 		workerID: workerID, below: instance + 1, cause: causeLeft, ended: berth.EndedDrained,
 	})
 	if err != nil {
+		return err
+	}
+	if err := s.loseAllCallPeers(ctx, workerID, instance+1, causeLeft); err != nil {
 		return err
 	}
 	return s.current(ctx, "worker_leave", workerID, int32(instance))

@@ -168,7 +168,7 @@ type verdictRow struct {
 // claim of a live id is idempotent.
 func (s *Store) Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAnswer, error) {
 	rows, err := collect[verdictRow](ctx, s, "session_rejoin_verdict",
-		int64(rejoin.Key), int64(rejoin.Generation), rejoin.Lost)
+		int64(rejoin.Key), rejoin.PeerID, int64(rejoin.Generation), rejoin.Lost)
 	if err != nil {
 		return berth.RejoinAnswer{}, err
 	}

@@ -11,7 +11,7 @@
 --   conflict             a live row of another kind has the id
 --   mismatch             the Idempotency-Key came with another body before
 --   in_flight            a request with this Idempotency-Key waits already
---   too_many_peers       the live row has as many peers as it may
+--   too_many_peers       the live row has as many peers as it may; two are those of a call
 --   unknown_tenant, unknown_region
 --   concurrent_sessions  the tenant's quota; quota and ghost_due say how much and when ghosts would clear it
 --   rate_limited         the tenant's start rate; wait_seconds says when the next token comes
@@ -202,7 +202,7 @@ begin
                when not d.free or d.key is not null and not d.key = any (v_locked) then 'contended'
                when d.key is not null and d.state <> 'awaiting_rejoin' and exists (
                     select from berth.workers w where w.id = d.owner and w.state in ('lost', 'gone')) then 'contended'
-               when d.key is not null and d.state <> 'awaiting_rejoin' then 'existing'
+               when d.key is not null and (d.state <> 'awaiting_rejoin' or d.kind = 'call') then 'existing'
                when d.key is null and d.wanted is not null
                     and not exists (select from berth.regions g where g.id = d.wanted) then 'unknown_region'
                when d.lead <> d.ord then 'follow'
@@ -313,10 +313,14 @@ begin
             end if;
             v_left := v_left || v_i;
         end loop;
-        v_took := berth.take_slots(
-            array(select v_key[o.i] from unnest(v_left) o (i)), v_regions,
-            v_group.avoid, v_group.slots, v_group.strategy, v_group.selector,
-            case when not v_group.again then v_keep_regions end, v_keep_selectors, v_keep_slots);
+        if v_group.slots = 0 then      -- calls
+            v_took := berth.take_seats(cardinality(v_left), v_regions, v_group.selector, null);
+        else
+            v_took := berth.take_slots(
+                array(select v_key[o.i] from unnest(v_left) o (i)), v_regions,
+                v_group.avoid, v_group.slots, v_group.strategy, v_group.selector,
+                case when not v_group.again then v_keep_regions end, v_keep_selectors, v_keep_slots);
+        end if;
         v_took_n := cardinality(v_took.workers);
         for v_t in 1 .. v_took_n loop
             v_i := v_left[v_t];
@@ -328,6 +332,7 @@ begin
         end loop;
         -- Refuse only what is true.
         v_lack := case when v_took_n = cardinality(v_left) then null
+                       when v_group.slots = 0 then 'at_capacity'
                        when berth.room_visible(v_regions, v_group.slots, v_group.selector,
                             case when not v_group.again then v_keep_regions end, v_keep_selectors, v_keep_slots)
                        then 'contended' else 'at_capacity' end;
@@ -376,11 +381,14 @@ begin
          where s.key = any (array(select k.key from unnest(v_key, v_outcome) k (key, outcome) where k.outcome = 'existing'))
            and s.connect_by is not null;
         for v_peer in
-            select * from berth.name_peers(v_key, v_outcome, p_peers, p_peers_named, p_roles, p_max_peers)
+            select * from berth.name_peers(
+                v_key, v_outcome, p_kinds, p_peers, p_peers_named, p_roles, p_max_peers, p_rejoin_seconds)
         loop
             v_peer_id[v_peer.ord] := v_peer.peer_id;
             v_peer_role[v_peer.ord] := v_peer.role;
             v_peer_fresh[v_peer.ord] := v_peer.fresh;
+            v_worker[v_peer.ord] := coalesce(v_peer.worker_id, v_worker[v_peer.ord]);
+            v_instance[v_peer.ord] := coalesce(v_peer.instance, v_instance[v_peer.ord]);
             if v_peer.peer_id is null then
                 v_outcome[v_peer.ord] := 'too_many_peers';
             end if;

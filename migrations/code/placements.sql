@@ -13,7 +13,8 @@ begin
     insert into berth.sessions (key, tenant_id, id, kind, state, region, requested_region, spill, worker_id, instance,
                                 generation, handler, on_worker_loss, ttl_seconds, idle_timeout_seconds, metadata, slots,
                                 strategy, selector, created_at, placed_at, connect_by, expires_at)
-    select r.key, r.tenant, r.id, r.kind, 'assigned', r.region, r.asked, r.spill, r.worker, r.instance, r.generation,
+    select r.key, r.tenant, r.id, r.kind, 'assigned', r.region, r.asked, r.spill,
+           case when r.slots > 0 then r.worker end, case when r.slots > 0 then r.instance end, r.generation,
            r.handler, r.on_loss, r.ttl, r.idle, r.metadata::json, r.slots, r.strategy, r.selector, p_now, p_now,
            v_connect_by, p_now + make_interval(secs => r.ttl)
       from unnest(p_tenants, p_ids, p_kinds, p_handlers, p_on_losses, p_ttls, p_idles, p_metadata, p_outcomes, p_keys,
@@ -22,9 +23,10 @@ begin
            r (tenant, id, kind, handler, on_loss, ttl, idle, metadata, outcome, key, asked, spill, slots, strategy,
               selector, worker, instance, region, generation)
      where r.worker is not null and r.outcome = 'created';
-    insert into berth.peers (session, peer_id, role)
-    select r.key, r.peer, r.role
-      from unnest(p_peers, p_roles, p_outcomes, p_workers, p_keys) r (peer, role, outcome, worker, key)
+    insert into berth.peers (session, peer_id, role, worker_id, instance)
+    select r.key, r.peer, r.role, case when r.slots = 0 then r.worker end, case when r.slots = 0 then r.instance end
+      from unnest(p_peers, p_roles, p_outcomes, p_slots, p_workers, p_instances, p_keys)
+           r (peer, role, outcome, slots, worker, instance, key)
      where r.worker is not null and r.outcome = 'created';
     if 'replaced' = any (p_outcomes) then
         v_replaced := array(select case when r.worker is not null and r.outcome = 'replaced' then r.key else 0 end
@@ -50,10 +52,11 @@ end
 $$;
 
 -- name_peers says which peer each answer is for: the one that the request names, added if it is new and there is room,
--- else the first of the session. The caller holds the sessions' rows.
+-- else the first of the session; for a call see seat_peer. The caller holds the sessions' rows.
 create function berth.name_peers(
-    p_keys bigint[], p_outcomes text[], p_peers text[], p_named boolean[], p_roles text[], p_max_peers int)
-returns table (ord int, peer_id text, role text, fresh boolean)
+    p_keys bigint[], p_outcomes text[], p_kinds text[], p_peers text[], p_named boolean[], p_roles text[], p_max_peers int,
+    p_rejoin_seconds float8)
+returns table (ord int, peer_id text, role text, fresh boolean, worker_id text, instance int)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -61,10 +64,16 @@ declare
     v_added   boolean;
 begin
     for v_request in
-        select r.* from unnest(p_keys, p_outcomes, p_peers, p_named, p_roles) with ordinality
-             r (key, outcome, peer, named, role, n)
+        select r.* from unnest(p_keys, p_outcomes, p_kinds, p_peers, p_named, p_roles) with ordinality
+             r (key, outcome, kind, peer, named, role, n)
          where r.outcome in ('existing', 'replaced') order by r.n
     loop
+        if v_request.kind = 'call' then
+            return query
+            select v_request.n::int, s.* from berth.seat_peer(
+                v_request.key, v_request.peer, v_request.named, p_rejoin_seconds) s;
+            continue;
+        end if;
         v_added := false;
         if v_request.named then
             insert into berth.peers (session, peer_id, role)
@@ -74,7 +83,7 @@ begin
             v_added := found;
         end if;
         return query
-        select v_request.n::int, p.peer_id, p.role, v_added
+        select v_request.n::int, p.peer_id, p.role, v_added, null::text, null::int
           from (select) one
           left join lateral (
                select q.peer_id, q.role from berth.peers q

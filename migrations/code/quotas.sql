@@ -84,6 +84,8 @@ begin
                    and (connect_by < p_now + make_interval(secs => p_connect_seconds - p_grace_seconds)
                         or v_room and rejoin_by < p_now + make_interval(secs => p_rejoin_seconds - p_grace_seconds))
                    and not key = any (coalesce(p_except, '{}'))
+                   and (kind <> 'call' or not exists (
+                        select from berth.peers p where p.session = key and p.connection_id is not null))
                  order by due_at limit p_wanted[v_t] for no key update skip locked) g;
         continue when v_found.keys is null;
         v_keys := v_keys || v_found.keys;

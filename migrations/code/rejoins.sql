@@ -5,12 +5,13 @@
 --   place    the session awaits a rejoin: claim a slot for it
 --   hold     the owner is in question: its presence is gone, or a gap is open
 --   move     the owner is present but late, and the peer lost it: this session moves now
-create function berth.rejoin_verdict(p_key bigint, p_generation bigint, p_lost boolean)
+create function berth.rejoin_verdict(p_key bigint, p_peer text, p_generation bigint, p_lost boolean)
 returns table (verdict text, worker_id text, instance int)
 language sql stable as $$
     select case
                when s.state = 'ended' then 'ended'
                when p_generation > s.generation then 'ahead'
+               when s.kind = 'call' then berth.call_rejoin_verdict(p_key, p_peer, p_lost)
                when s.state = 'awaiting_rejoin' then 'place'
                when s.generation > p_generation then 'current'
                when w.state not in ('starting', 'ready', 'draining') or w.instance <> s.instance

@@ -171,7 +171,14 @@ union all
 select 2, 'peer is connected to a session that is not active', p.session || '/' || p.peer_id
   from berth.peers p
   left join owned o on o.key = p.session and o.state = 'active'
- where p.connection_id is not null and o.key is null
+ where p.connection_id is not null and p.worker_id is null and o.key is null
+union all
+select 2, 'call is in another state than its connected peers say', s.key::text
+  from berth.sessions s
+ cross join lateral (
+       select count(*) as connected from berth.peers p where p.session = s.key and p.connection_id is not null) c
+ where s.kind = 'call' and s.state <> 'ended'
+   and (c.connected > 2 or (c.connected = 2) <> (s.state = 'active'))
 union all
 select 3, 'the lanes of the tenant differ from its live rows', t.id
   from berth.tenants t

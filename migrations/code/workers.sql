@@ -159,14 +159,18 @@ begin
 end
 $$;
 
--- held_digest counts and digests what an instance should be serving; berth.Digest in Go computes the same.
+-- held_digest counts and digests what an instance should be serving: its active sessions, and the calls of which a peer is
+-- connected to it. berth.Digest in Go computes the same.
 create function berth.held_digest(p_worker text, p_instance int, out sessions int, out digest bigint)
 language sql stable as $$
     select count(*)::int,
            coalesce(bit_xor(('x' || encode(substr(sha256(convert_to(key || ':' || generation, 'UTF8')), 1, 8),
                                            'hex'))::bit(64)::bigint), 0)
-      from berth.sessions
-     where worker_id = p_worker and instance = p_instance and state = 'active'
+      from (select key, generation from berth.sessions
+             where worker_id = p_worker and instance = p_instance and state = 'active'
+            union
+            select s.key, s.generation from berth.peers p join berth.sessions s on s.key = p.session and s.state <> 'ended'
+             where p.worker_id = p_worker and p.instance = p_instance and p.connection_id is not null) held
 $$;
 
 -- renew_worker extends a lease. Verdicts: yours, replaced (a newer instance has the id), over (declared lost, or left).
@@ -223,7 +227,8 @@ $$;
 -- reconcile_worker compares what an instance serves with what it should. It returns what to drop, and ends as
 -- worker_forgot what the worker lacked at two reconciliations that are at least a second apart. Ends come first, since
 -- they take tenants; marks skip rows that somebody works on, so that they wait for nobody.
-create function berth.reconcile_worker(p_id text, p_instance int, p_keys bigint[], p_generations bigint[])
+create function berth.reconcile_worker(
+    p_id text, p_instance int, p_keys bigint[], p_generations bigint[], p_rejoin_seconds float8)
 returns table (key bigint, generation bigint, ended boolean, reason text)
 language plpgsql
 set plan_cache_mode = force_custom_plan
@@ -238,6 +243,7 @@ begin
     if cardinality(v_forgotten) > 0 then
         perform berth.forget_sessions(p_id, p_instance, v_forgotten);
     end if;
+    perform berth.forget_call_peers(p_id, p_instance, p_keys, p_rejoin_seconds);
     update berth.sessions s
        set forgotten_at = case when s.key = any (p_keys) then null else clock_timestamp() end
      where s.key in (
@@ -249,8 +255,11 @@ begin
     select h.key, h.generation, s.key is null or s.state = 'ended', s.ended_reason
       from unnest(p_keys, p_generations) h (key, generation)
       left join berth.sessions s on s.key = h.key
-     where s.key is null or s.worker_id is distinct from p_id or s.instance <> p_instance
-        or s.generation <> h.generation;
+     where s.key is null or s.state = 'ended' or s.generation <> h.generation
+        or s.kind = 'media' and (s.worker_id is distinct from p_id or s.instance <> p_instance)
+        or s.kind = 'call' and not exists (
+           select from berth.peers p
+            where p.session = s.key and p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null);
 end
 $$;
 
@@ -276,11 +285,11 @@ $$;
 
 -- connect_peers admits peers' sockets on the owners of their sessions, one answer per request: connected, ended, stale
 -- (the placement that the worker serves is history), contended (somebody has the session locked: ask again). The first
--- peer makes the session active.
+-- peer makes the session active; a call needs both. again: a peer of a call that was connected to it before.
 create function berth.connect_peers(
     p_keys bigint[], p_generations bigint[], p_workers text[], p_instances int[], p_peers text[], p_roles text[],
-    p_connections text[])
-returns table (ord int, outcome text, at timestamptz)
+    p_connections text[], p_rejoin_seconds float8)
+returns table (ord int, outcome text, again boolean, at timestamptz)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -296,28 +305,41 @@ declare
         select s.key from berth.sessions s where s.key = any (p_keys) order by s.key for no key update skip locked);
     v_now     timestamptz := clock_timestamp();
     v_outcome text[];
+    v_again   boolean[];
     v_keys    bigint[];
+    v_calls   bigint[];
     v_first   bigint[];
 begin
-    v_outcome := array(
-        select case when s.key is null or s.state = 'ended' or s.expires_at <= v_now then 'ended'
-                    when not s.key = any (v_locked) then 'contended'
-                    when s.worker_id is distinct from r.worker or s.instance <> r.instance
-                      or s.generation <> r.generation then 'stale'
-                    else 'connected' end
-          from unnest(p_keys, p_generations, p_workers, p_instances) r (key, generation, worker, instance)
-          left join lateral (select * from berth.sessions x where x.key = r.key offset 0) s on true);
+    select array_agg(case
+               when s.key is null or s.state = 'ended' or s.expires_at <= v_now then 'ended'
+               when not s.key = any (v_locked) then 'contended'
+               when s.generation <> r.generation
+                 or s.kind = 'media' and (s.worker_id is distinct from r.worker or s.instance <> r.instance)
+                 or s.kind = 'call' and (p.worker_id is distinct from r.worker or p.instance <> r.instance) then 'stale'
+               else 'connected' end),
+           array_agg(p.joined_at is not null), coalesce(array_agg(s.key) filter (where s.kind = 'call'), '{}')
+      into v_outcome, v_again, v_calls
+      from unnest(p_keys, p_generations, p_workers, p_instances, p_peers) r (key, generation, worker, instance, peer)
+      left join lateral (select * from berth.sessions x where x.key = r.key offset 0) s on true
+      left join lateral (
+           select * from berth.peers x where s.kind = 'call' and x.session = r.key and x.peer_id = r.peer offset 0) p on true;
     v_keys := array(select r.key from unnest(p_keys, v_outcome) r (key, outcome) where r.outcome = 'connected');
-    v_first := array(select s.key from berth.sessions s where s.key = any (v_keys) and s.connect_by is not null);
+    v_calls := array(select k.key from unnest(v_keys) k (key) where k.key = any (v_calls));
+    v_first := array(select s.key from berth.sessions s
+                      where s.key = any (v_keys) and s.connect_by is not null and not s.key = any (v_calls));
     update berth.sessions s set state = 'active', connect_by = null, forgotten_at = null
-     where s.key = any (v_keys) and (s.connect_by is not null or s.forgotten_at is not null);
-    insert into berth.peers (session, peer_id, role, connection_id, connected_at)
-    select distinct on (r.key, r.peer) r.key, r.peer, r.role, r.connection, v_now
+     where s.key = any (v_keys) and (s.connect_by is not null or s.forgotten_at is not null) and not s.key = any (v_calls);
+    insert into berth.peers (session, peer_id, role, connection_id, connected_at, joined_at)
+    select distinct on (r.key, r.peer) r.key, r.peer, r.role, r.connection, v_now, v_now
       from unnest(p_keys, p_peers, p_roles, p_connections, v_outcome) with ordinality
            r (key, peer, role, connection, outcome, n)
      where r.outcome = 'connected' order by r.key, r.peer, r.n desc
     on conflict (session, peer_id) do update
-       set connection_id = excluded.connection_id, connected_at = excluded.connected_at;
+       set connection_id = excluded.connection_id, connected_at = excluded.connected_at, notice = null,
+           joined_at = coalesce(peers.joined_at, excluded.joined_at);
+    if v_calls <> '{}' then
+        perform berth.settle_calls(v_calls, p_rejoin_seconds);
+    end if;
     insert into berth.session_events (session, tenant_id, session_id, type, data)
     select s.key, s.tenant_id, s.id, 'active', jsonb_build_object('generation', s.generation)
       from berth.sessions s where s.key = any (v_first)
@@ -326,19 +348,25 @@ begin
       from unnest(p_keys, p_peers, v_outcome) r (key, peer, outcome)
      cross join lateral (select * from berth.sessions x where x.key = r.key offset 0) s
      where r.outcome = 'connected';
-    return query select r.n::int, r.outcome, v_now from unnest(v_outcome) with ordinality r (outcome, n);
+    return query select r.n::int, r.outcome, r.again, v_now from unnest(v_outcome, v_again) with ordinality r (outcome, again, n);
 end
 $$;
 
--- disconnect_peer forgets a connection, unless a newer one took its place.
-create function berth.disconnect_peer(p_key bigint, p_peer text, p_connection text) returns void
+-- disconnect_peer forgets a connection, unless a newer one took its place. false: try again.
+create function berth.disconnect_peer(
+    p_key bigint, p_peer text, p_connection text, p_left boolean, p_rejoin_seconds float8)
+returns boolean
 language plpgsql as $$
 begin
+    if exists (select from berth.sessions where key = p_key and kind = 'call') then
+        return berth.disconnect_call_peer(p_key, p_peer, p_connection, p_left, p_rejoin_seconds);
+    end if;
     update berth.peers set connection_id = null, connected_at = null
      where session = p_key and peer_id = p_peer and connection_id = p_connection;
     if found then
         perform berth.record(p_key, 'peer_disconnected', jsonb_build_object('peer_id', p_peer));
     end if;
+    return true;
 end
 $$;
 

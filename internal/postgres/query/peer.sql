@@ -1,11 +1,25 @@
 -- name: peer_list
-select session, peer_id, role, connection_id, connected_at from berth.peers
+select session, peer_id, role, worker_id, connection_id, connected_at from berth.peers
  where session = any ($1::bigint[]) order by created_at, peer_id;
 
 
 -- name: peer_connect
-select ord, outcome, at
-  from berth.connect_peers($1::bigint[], $2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[]);
+select ord, outcome, again, at
+  from berth.connect_peers($1::bigint[], $2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[],
+                             $8::float8);
 
 -- name: peer_disconnect
-select berth.disconnect_peer($1::bigint, $2::text, $3::text);
+select berth.disconnect_peer($1::bigint, $2::text, $3::text, $4::boolean, $5::float8);
+
+-- name: call_peers_lose
+select berth.lose_call_peers($1::text, $2::int, $3::text, $4::float8, $5::int);
+
+-- name: call_notice_list
+select p.session, p.peer_id, p.role, p.notice as cause
+  from berth.peers p join berth.sessions s on s.key = p.session
+ where p.notice is not null and s.state <> 'ended' order by p.session limit $1::int;
+
+-- name: call_notice_clear
+update berth.peers p set notice = null
+  from unnest($1::bigint[], $2::text[]) u (session, peer)
+ where p.session = u.session and p.peer_id = u.peer;

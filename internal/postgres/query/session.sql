@@ -29,7 +29,7 @@ select ord, outcome from berth.release_sessions($1::bigint[], $2::bigint[], $3::
 select berth.displace_sessions($1::text, $2::int, $3::bigint[], $4::bigint, $5::text, $6::text, $7::float8, $8::int);
 
 -- name: session_rejoin_verdict
-select verdict, worker_id, instance from berth.rejoin_verdict($1::bigint, $2::bigint, $3::boolean);
+select verdict, worker_id, instance from berth.rejoin_verdict($1::bigint, $2::text, $3::bigint, $4::boolean);
 
 -- name: session_end_overdue
 select berth.end_overdue($1::int);

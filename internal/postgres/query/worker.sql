@@ -26,7 +26,7 @@ select verdict, state, drain_deadline, matched, at, expires_at
 select instance, hash from berth.renewal_secrets where worker_id = $1::text;
 
 -- name: worker_reconcile
-select key, generation, ended, reason from berth.reconcile_worker($1::text, $2::int, $3::bigint[], $4::bigint[]);
+select key, generation, ended, reason from berth.reconcile_worker($1::text, $2::int, $3::bigint[], $4::bigint[], $5::float8);
 
 -- name: worker_drain
 select berth.drain_worker($1::text, $2::int, $3::float8, $4::boolean);

@@ -1,0 +1,256 @@
+package postgres_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/internal/postgres"
+)
+
+// calls tests calls on workers w1 and w2.
+type calls struct {
+	*rig
+	workers map[string]instance
+}
+
+func newCalls(t *testing.T) calls {
+	t.Helper()
+	c := calls{rig: newRig(t), workers: map[string]instance{}}
+	for _, id := range []string{"w1", "w2"} {
+		c.workers[id] = c.worker(id, 4)
+	}
+	return c
+}
+
+// peer starts or joins call "c" as a peer.
+func (c calls) peer(id string) (berth.Placement, error) {
+	s := start("c")
+	s.Kind, s.Peer.ID = berth.KindCall, id
+	return c.store.Place(c.Context(), s)
+}
+
+// seat is peer for one who must find room.
+func (c calls) seat(id string) berth.Placement {
+	c.Helper()
+	placed, err := c.peer(id)
+	c.ok(err)
+	return placed
+}
+
+// up connects a peer where it was placed.
+func (c calls) up(p berth.Placement, connection string) berth.Connected {
+	c.Helper()
+	connected, err := c.store.ConnectPeer(c.Context(), connectOf(p.Session, p.Peer.ID, connection))
+	c.ok(err)
+	return connected
+}
+
+// both starts a call and connects its peers a and b, and returns their placements.
+func (c calls) both() (a, b berth.Placement) {
+	c.Helper()
+	a, b = c.seat("a"), c.seat("b")
+	c.up(a, "a1")
+	c.up(b, "b1")
+	c.expect(a.Session.Key, berth.SessionActive, "")
+	return a, b
+}
+
+// kill is the loss of a worker as the reaper writes it.
+func (c calls) kill(worker string) {
+	c.Helper()
+	c.vanish(c.workers[worker])
+	c.exec("update berth.workers set state = 'lost' where id = $1", worker)
+	c.exec("delete from berth.worker_leases where worker_id = $1", worker)
+	c.exec("select berth.set_open($1)", worker)
+	_, err := c.store.LoseCallPeers(c.Context(), worker, c.workers[worker].number, 100)
+	c.ok(err)
+}
+
+func (c calls) notices() []berth.CallNotice {
+	c.Helper()
+	notices, err := c.store.CallNotices(c.Context(), 10)
+	c.ok(err)
+	return notices
+}
+
+func TestCallBecomesActiveWithItsSecondPeer(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, b := c.seat("a"), c.seat("b")
+	if !a.Created || b.Created || a.Session.Key != b.Session.Key || a.Session.Generation != b.Session.Generation {
+		t.Fatalf("got %+v and %+v", a, b)
+	}
+	if a.Peer.Role != berth.RoleOffer || b.Peer.Role != berth.RoleAnswer || a.Session.WorkerID == "" || b.Session.SignalingURL == "" {
+		t.Errorf("got %+v and %+v", a, b)
+	}
+	if c.free() != 8 {
+		t.Errorf("%d slots are free, want all 8", c.free())
+	}
+	if first := c.up(a, "a1"); first.Again || len(first.Peers) != 0 {
+		t.Errorf("got %+v", first)
+	}
+	c.expect(a.Session.Key, berth.SessionAssigned, "")
+	second := c.up(b, "b1")
+	if second.Again || len(second.Peers) != 1 || second.Peers[0].ID != "a" {
+		t.Errorf("got %+v", second)
+	}
+	c.expect(a.Session.Key, berth.SessionActive, "")
+	_, err := c.peer("third")
+	c.refused(berth.CodeConflict, err)
+	if again := c.seat("a"); again.Session.WorkerID != a.Session.WorkerID || again.Peer.Role != berth.RoleOffer {
+		t.Errorf("got %+v, want %+v", again, a)
+	}
+}
+
+func TestLostPeerOfACallRejoinsThroughAnotherWorker(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, b := c.both()
+	for a.Session.WorkerID == b.Session.WorkerID { // until chance parts them
+		c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "b", ConnectionID: "b1", Left: true}))
+		a, b = c.both()
+	}
+	c.kill(a.Session.WorkerID)
+	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
+	want := berth.CallNotice{Key: a.Session.Key, PeerID: "a", Role: berth.RoleOffer, Cause: "worker_lost"}
+	notices := c.notices()
+	equal(c.rig, notices, []berth.CallNotice{want})
+	c.ok(c.store.ClearCallNotices(t.Context(), notices))
+	equal(c.rig, c.notices(), nil)
+	if n, err := c.store.LoseCallPeers(t.Context(), a.Session.WorkerID, a.Session.Instance, 100); n != 0 || err != nil {
+		t.Errorf("lost %d more, %v", n, err)
+	}
+	answer, err := c.store.Rejoin(t.Context(), berth.Rejoin{Key: a.Session.Key, PeerID: "a", Generation: a.Session.Generation, Lost: true})
+	c.ok(err)
+	moved := answer.Placement
+	if moved.Session.WorkerID != b.Session.WorkerID || moved.Session.Generation != a.Session.Generation || moved.Peer.Role != berth.RoleOffer {
+		t.Fatalf("got %+v", answer)
+	}
+	if back := c.up(moved, "a2"); !back.Again || len(back.Peers) != 1 {
+		t.Errorf("got %+v", back)
+	}
+	c.expect(a.Session.Key, berth.SessionActive, "")
+	_, err = c.store.ConnectPeer(t.Context(), connectOf(a.Session, "a", "a3"))
+	if !errors.Is(err, berth.ErrStale) {
+		t.Errorf("the old owner connected it: %v", err)
+	}
+	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a1", Left: true}))
+	c.expect(a.Session.Key, berth.SessionActive, "") // an old connection's goodbye
+}
+
+func TestByeEndsACall(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, _ := c.both()
+	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a1", Left: true}))
+	c.expect(a.Session.Key, berth.SessionEnded, berth.EndedLeft)
+	if n := c.live("t1"); n != 0 {
+		t.Errorf("%d are live", n)
+	}
+	if next := c.seat("a"); !next.Created {
+		t.Errorf("got %+v, want a new call", next)
+	}
+}
+
+func TestSocketThatDropsLeavesItsCallAwaiting(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, _ := c.both()
+	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a1"}))
+	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
+	if back := c.up(a, "a2"); !back.Again {
+		t.Errorf("got %+v", back)
+	}
+	c.expect(a.Session.Key, berth.SessionActive, "")
+	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a2"}))
+	c.overdue(a.Session.Key, "rejoin_by")
+	_, err := c.store.EndOverdue(t.Context(), 10)
+	c.ok(err)
+	c.expect(a.Session.Key, berth.SessionEnded, berth.EndedRejoinTimeout)
+}
+
+func TestCallOfALatePeerMovesThatPeerAlone(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, b := c.both()
+	late := a.Session.WorkerID
+	c.exec("update berth.worker_leases set expires_at = clock_timestamp() - interval '1 s' where worker_id = $1", late)
+	stays, err := c.store.Rejoin(t.Context(), berth.Rejoin{Key: a.Session.Key, PeerID: "a", Generation: a.Session.Generation})
+	c.ok(err)
+	if stays.Outcome != berth.RejoinCurrent {
+		t.Errorf("got %+v", stays)
+	}
+	moved, err := c.store.Rejoin(t.Context(), berth.Rejoin{Key: a.Session.Key, PeerID: "a", Generation: a.Session.Generation, Lost: true})
+	c.ok(err)
+	if moved.Placement.Session.WorkerID == late {
+		t.Errorf("got %+v", moved)
+	}
+	dropped, err := c.store.Reconcile(t.Context(), late, a.Session.Instance, []berth.Held{heldOf(a.Session)})
+	c.ok(err)
+	if alone := b.Session.WorkerID != late; alone != (len(dropped) == 1) || alone && dropped[0].Ended {
+		t.Errorf("of %+v and %+v: got %+v", a.Session.WorkerID, b.Session.WorkerID, dropped)
+	}
+}
+
+func TestRenewalCountsTheCallsOfAWorker(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, b := c.both()
+	for _, w := range c.workers {
+		var held []berth.Held
+		if a.Session.WorkerID == w.id || b.Session.WorkerID == w.id {
+			held = []berth.Held{heldOf(a.Session)}
+		}
+		answer, err := c.store.Renew(t.Context(), berth.Renewal{
+			WorkerID: w.id, Instance: w.number, Count: len(held), Digest: berth.Digest(held), Lease: lease,
+		})
+		c.ok(err)
+		if !answer.Matched {
+			t.Errorf("%s: got %+v", w.id, answer)
+		}
+	}
+	c.exec("update berth.peers set connected_at = connected_at - interval '5 s'")
+	_, err := c.store.Reconcile(t.Context(), a.Session.WorkerID, a.Session.Instance, nil)
+	c.ok(err)
+	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
+}
+
+func TestCallsCountAgainstTheirTenantsQuota(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	c.quota("t1", 1)
+	a := c.seat("a")
+	c.up(a, "a1")
+	other := start("other")
+	other.Kind = berth.KindCall
+	c.placeRefused(berth.CodeConcurrentSessions, other)
+	other.Kind, other.Peer.ID = berth.KindMedia, "p"
+	c.placeRefused(berth.CodeConcurrentSessions, other)
+	sameID := start("c")
+	c.placeRefused(berth.CodeConflict, sameID)
+}
+
+func TestCallNeedsAWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.region("eu")
+	s := start("c")
+	s.Kind = berth.KindCall
+	r.placeRefused(berth.CodeAtCapacity, s)
+}
+
+func TestManyStartsOfACallAreTwoPeers(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	stores := c.stores(2)
+	errs := parallel(20, func(i int) error {
+		s := start("c")
+		s.Kind, s.Peer.ID = berth.KindCall, ids("p", 20)[i]
+		_, err := []*postgres.Store{c.store, stores[0], stores[1]}[i%3].Place(t.Context(), s)
+		return err
+	})
+	if counts := c.count(errs); counts[""] != 2 || counts[berth.CodeConflict] != 18 {
+		t.Errorf("got %v, want 2 placed and 18 refused", counts)
+	}
+}

@@ -1,0 +1,249 @@
+-- Calls. A call holds no slot: each of its two peers has a worker for its signaling, which stands in the peer's row and
+-- fences what that worker writes about it. The call's own row has no owner, and one generation for all its life.
+--
+--   assigned         fewer than two peers were connected at a time yet
+--   active           both are connected
+--   awaiting_rejoin  one or both were lost
+--
+-- Lock order: as everywhere, the session's row before those of its peers.
+
+-- take_seats chooses a worker for each of p_n peers, in the first region that has one: of two at random, the one with fewer
+-- peers. It locks nothing, since calls take no capacity. Fewer rows than p_n: none fits.
+create function berth.take_seats(
+    p_n int, p_regions text[], p_selector jsonb, p_avoid text,
+    out workers text[], out instances int[], out regions text[], out ranks float8[])
+language plpgsql as $$
+declare
+    v_region text;
+begin
+    foreach v_region in array p_regions loop
+        select array_agg(s.id), array_agg(s.instance), array_agg(s.region), array_agg(null::float8)
+          into workers, instances, regions, ranks
+          from generate_series(1, p_n) g (n)
+         cross join lateral (
+               select c.id, c.instance, c.region
+                 from (select w.id, w.instance, w.region, w.id = p_avoid as avoided from berth.workers w
+                        where g.n > 0 and w.state = 'ready' and w.cordoned_reason is null
+                          and (v_region is null or w.region = v_region)
+                          and (p_selector is null or w.labels @> p_selector)
+                        order by (w.id = p_avoid) is true, random() limit 2) c
+                order by c.avoided is true, (
+                         select count(*) from berth.peers p
+                          where p.worker_id = c.id and p.connection_id is not null) limit 1) s;
+        exit when workers is not null;
+    end loop;
+    workers := coalesce(workers, '{}');
+end
+$$;
+
+-- seat_serves says whether a peer may stay where it is: its worker is the instance that it was placed on, and takes new
+-- connections, or has that of this peer and is not late.
+create function berth.seat_serves(p_worker text, p_instance int, p_connected boolean) returns boolean
+language sql stable as $$
+    select exists (
+        select from berth.workers w
+          join berth.worker_leases l on l.worker_id = w.id and l.instance = w.instance
+         where w.id = p_worker and w.instance = p_instance
+           and (w.state = 'ready' or p_connected and w.state = 'draining')
+           and l.expires_at >= clock_timestamp())
+$$;
+
+-- seat_peer finds the peer of a call that a request is for: the one that it names, or a new one if there is room for it. A
+-- peer whose worker does not serve gets another. Roles go by order. peer_id null: the call has its two peers. The caller
+-- holds the call's row.
+create function berth.seat_peer(
+    p_session bigint, p_peer text, p_named boolean, p_rejoin_seconds float8,
+    out peer_id text, out role text, out fresh boolean, out worker_id text, out instance int)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_call  berth.sessions;
+    v_peer  berth.peers;
+    v_seats record;
+begin
+    select * into strict v_call from berth.sessions where key = p_session;
+    select * into v_peer from berth.peers p where p.session = p_session and p.peer_id = p_peer and p_named;
+    fresh := not found;
+    if fresh and (select count(*) from berth.peers p where p.session = p_session) >= 2 then
+        return;
+    end if;
+    peer_id := p_peer;
+    role := coalesce(v_peer.role, case when exists (
+                select from berth.peers p where p.session = p_session and p.role = 'offer') then 'answer' else 'offer' end);
+    worker_id := v_peer.worker_id;
+    instance := v_peer.instance;
+    if not fresh and berth.seat_serves(worker_id, instance, v_peer.connection_id is not null) then
+        return;
+    end if;
+    v_seats := berth.take_seats(
+        1, case when v_call.requested_region is null then array[null]::text[]
+                else berth.region_order(v_call.requested_region, v_call.spill) end, v_call.selector, worker_id);
+    if v_seats.workers = '{}' then
+        if fresh then
+            peer_id := null;
+        end if;
+        return;      -- it stays where it was
+    end if;
+    if v_peer.connection_id is not null then
+        perform berth.lose_peers(array[p_session], array[p_peer], 'worker_late', p_rejoin_seconds);
+    end if;
+    worker_id := v_seats.workers[1];
+    instance := v_seats.instances[1];
+    insert into berth.peers (session, peer_id, role, worker_id, instance)
+    values (p_session, peer_id, role, worker_id, instance)
+    on conflict on constraint peers_pkey do update set worker_id = excluded.worker_id, instance = excluded.instance;
+end
+$$;
+
+-- settle_calls brings the state of calls in line with who is connected. A call to which one peer came waits for the other
+-- as long as it may live. The caller holds their rows.
+create function berth.settle_calls(p_keys bigint[], p_rejoin_seconds float8) returns void
+language plpgsql as $$
+begin
+    with counted as (
+        select s.key, s.state,
+               (select count(*) from berth.peers p where p.session = s.key and p.connection_id is not null) as connected
+          from berth.sessions s where s.key = any (p_keys) and s.kind = 'call' and s.state <> 'ended'),
+    settled as (
+        select c.key, c.state as before, c.connected,
+               case when c.connected >= 2 then 'active'
+                    when c.state = 'assigned' then 'assigned' else 'awaiting_rejoin' end as state
+          from counted c),
+    written as (
+        update berth.sessions s
+           set state = d.state,
+               connect_by = case when d.state = 'assigned' and d.connected > 0 then s.expires_at
+                                 when d.state = 'assigned' then clock_timestamp() + make_interval(secs => 30) end,
+               rejoin_by = case when d.state = 'awaiting_rejoin' then
+                               coalesce(s.rejoin_by, clock_timestamp() + make_interval(secs => p_rejoin_seconds)) end
+          from settled d where s.key = d.key
+        returning s.key, s.tenant_id, s.id, s.generation, s.state, d.before)
+    insert into berth.session_events (session, tenant_id, session_id, type, data)
+    select w.key, w.tenant_id, w.id, w.state, jsonb_build_object('generation', w.generation)
+      from written w where w.state <> w.before;
+end
+$$;
+
+-- lose_peers takes peers' connections off their calls, and leaves the notice that tells the other peer. The caller holds
+-- the calls' rows.
+create function berth.lose_peers(p_keys bigint[], p_peers text[], p_cause text, p_rejoin_seconds float8) returns void
+language plpgsql as $$
+begin
+    with lost as (
+        update berth.peers p set connection_id = null, connected_at = null, notice = p_cause
+          from unnest(p_keys, p_peers) u (key, peer)
+         where p.session = u.key and p.peer_id = u.peer and p.connection_id is not null
+        returning p.session, p.peer_id, p.worker_id)
+    insert into berth.session_events (session, tenant_id, session_id, type, data)
+    select s.key, s.tenant_id, s.id, 'peer_disconnected',
+           jsonb_build_object('peer_id', l.peer_id, 'worker_id', l.worker_id, 'cause', p_cause)
+      from lost l join berth.sessions s on s.key = l.session;
+    perform berth.settle_calls(p_keys, p_rejoin_seconds);
+end
+$$;
+
+-- lose_call_peers is the loss of a worker as calls see it: up to p_limit connections of instances below p_below are gone. It
+-- returns how many it took; rows that somebody works on are left for the next call.
+create function berth.lose_call_peers(
+    p_worker text, p_below int, p_cause text, p_rejoin_seconds float8, p_limit int)
+returns int
+language plpgsql as $$
+declare
+    v_keys  bigint[];
+    v_peers text[];
+begin
+    v_keys := array(
+        select s.key from berth.sessions s
+         where s.key in (select p.session from berth.peers p
+                          where p.worker_id = p_worker and p.connection_id is not null and p.instance < p_below
+                          limit p_limit)
+         order by s.key for no key update skip locked);
+    select array_agg(p.session), array_agg(p.peer_id) into v_keys, v_peers
+      from berth.peers p
+     where p.session = any (v_keys) and p.worker_id = p_worker and p.instance < p_below and p.connection_id is not null;
+    if v_keys is null then
+        return 0;
+    end if;
+    perform berth.lose_peers(v_keys, v_peers, p_cause, p_rejoin_seconds);
+    return cardinality(v_keys);
+end
+$$;
+
+-- call_rejoin_verdict is rejoin_verdict for one peer of a call: where its worker is well it stays, else it gets another.
+create function berth.call_rejoin_verdict(p_key bigint, p_peer text, p_lost boolean) returns text
+language sql stable as $$
+    select case
+               when p.worker_id is null or w.state is distinct from 'ready' or w.instance <> p.instance then 'place'
+               when not berth.presence_held(p.instance)
+                 or exists (select from berth.gaps g where g.worker_id = p.worker_id and g.instance = p.instance
+                             and g.cleared_at is null and g.confirmed_at is null
+                             and g.evidence <> 'lease_late') then 'hold'
+               when p_lost and l.expires_at < clock_timestamp() then 'place'
+               else 'current' end
+      from (select) one
+      left join berth.peers p on p.session = p_key and p.peer_id = p_peer
+      left join berth.workers w on w.id = p.worker_id
+      left join berth.worker_leases l on l.worker_id = p.worker_id and l.instance = p.instance
+$$;
+
+-- leave_call ends a call in the name of a peer, if this is still its connection. false: its rows are at work; try again.
+create function berth.leave_call(p_key bigint, p_peer text, p_connection text) returns boolean
+language plpgsql as $$
+declare
+    v_held text[] := berth.hold_lanes(array(select tenant_id from berth.sessions where key = p_key));
+begin
+    if v_held = '{}' then
+        return not exists (select from berth.sessions where key = p_key and state <> 'ended');
+    end if;
+    perform from berth.sessions where key = p_key and state <> 'ended' for no key update skip locked;
+    if not found then
+        return not exists (select from berth.sessions where key = p_key and state <> 'ended');
+    end if;
+    if exists (select from berth.peers where session = p_key and peer_id = p_peer and connection_id = p_connection) then
+        perform berth.finish_sessions(array[p_key], array['left']);
+    end if;
+    return true;
+end
+$$;
+
+-- disconnect_call_peer is disconnect_peer for a call, which its peer's goodbye ends.
+create function berth.disconnect_call_peer(
+    p_key bigint, p_peer text, p_connection text, p_left boolean, p_rejoin_seconds float8)
+returns boolean
+language plpgsql as $$
+begin
+    if p_left then
+        return berth.leave_call(p_key, p_peer, p_connection);
+    end if;
+    perform from berth.sessions where key = p_key for no key update;
+    update berth.peers set connection_id = null, connected_at = null
+     where session = p_key and peer_id = p_peer and connection_id = p_connection;
+    if found then
+        perform berth.record(p_key, 'peer_disconnected', jsonb_build_object('peer_id', p_peer));
+        perform berth.settle_calls(array[p_key], p_rejoin_seconds);
+    end if;
+    return true;
+end
+$$;
+
+-- forget_call_peers takes connections off calls that an instance no longer has, for as long as a second.
+create function berth.forget_call_peers(p_id text, p_instance int, p_held bigint[], p_rejoin_seconds float8) returns void
+language plpgsql as $$
+declare
+    v_keys  bigint[];
+    v_peers text[];
+begin
+    v_keys := array(
+        select s.key from berth.sessions s
+         where s.key in (select p.session from berth.peers p
+                          where p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null
+                            and p.connected_at < clock_timestamp() - interval '1 second' and not p.session = any (p_held))
+         order by s.key for no key update skip locked);
+    select array_agg(p.session), array_agg(p.peer_id) into v_keys, v_peers
+      from berth.peers p
+     where p.session = any (v_keys) and p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null;
+    if v_keys is not null then
+        perform berth.lose_peers(v_keys, v_peers, 'lost', p_rejoin_seconds);
+    end if;
+end
+$$;

@@ -1,0 +1,47 @@
+-- +goose Up
+
+-- A call is a session that holds no slot: its two peers are each on a signaling worker of their own.
+--
+-- Locks: berth.sessions and berth.peers, access exclusive, while their rows are read once to check the new constraints:
+-- about a second for 100,000 live sessions.
+alter table berth.peers
+    add column worker_id text,
+    add column instance int,
+    -- When it first connected: its next connection is a return.
+    add column joined_at timestamptz,
+    -- Why it was lost, until the other peer of its call was told.
+    add column notice text,
+    add constraint peers_worker_with_instance check ((worker_id is null) = (instance is null));
+
+-- Serves: which call peers are connected on a worker, at its loss and its renewals.
+create index peers_by_worker on berth.peers (worker_id, session) where worker_id is not null and connection_id is not null;
+-- Serves: whose loss was not told yet.
+create index peers_notices on berth.peers (session) where notice is not null;
+
+alter table berth.sessions
+    drop constraint sessions_kind_known,
+    drop constraint sessions_slots_range,
+    drop constraint sessions_owner_by_state,
+    add constraint sessions_kind_known check (kind in ('media', 'call')),
+    add constraint sessions_slots_range check (case kind when 'call' then slots = 0 else slots between 1 and 64 end),
+    add constraint sessions_owner_by_state
+        check ((kind = 'media' and state in ('assigned', 'active')) = (worker_id is not null));
+
+-- +goose Down
+delete from berth.peers where session in (select key from berth.sessions where kind = 'call');
+update berth.tenant_lanes l
+   set live_sessions = l.live_sessions - c.calls
+  from (select tenant_id, count(*) as calls from berth.sessions where kind = 'call' and state <> 'ended' group by 1) c
+ where l.tenant_id = c.tenant_id and l.lane = 0;
+delete from berth.sessions where kind = 'call';
+alter table berth.sessions
+    drop constraint sessions_kind_known,
+    drop constraint sessions_slots_range,
+    drop constraint sessions_owner_by_state,
+    add constraint sessions_kind_known check (kind in ('media')),
+    add constraint sessions_slots_range check (slots between 1 and 64),
+    add constraint sessions_owner_by_state check ((state in ('assigned', 'active')) = (worker_id is not null));
+drop index berth.peers_by_worker, berth.peers_notices;
+alter table berth.peers
+    drop constraint peers_worker_with_instance,
+    drop column worker_id, drop column instance, drop column joined_at, drop column notice;
