@@ -1,0 +1,152 @@
+package backplane
+
+import "sync"
+
+// maxHeld bounds what a subscription holds of the stream while its history is read.
+const maxHeld = 1024
+
+// Subscription is one subscriber of a topic. Its methods may be called from any goroutine.
+type Subscription struct {
+	topic    string
+	deliver  func(Message)
+	leave    func(*Subscription)
+	start    Position
+	recovery Recovery
+
+	mu       sync.Mutex // guards the rest; not held while deliver runs
+	at       Position   // of what was delivered last
+	holding  bool       // history is being read: what the stream brings is held
+	held     []Message
+	overflow bool // more came than may be held: it is in the history
+	closed   bool
+}
+
+// Topic is what is subscribed to.
+func (s *Subscription) Topic() string { return s.topic }
+
+// Position is where the subscription began: the next message was, or will be, the first after it.
+func (s *Subscription) Position() Position { return s.start }
+
+// Recovery answers the position that Subscribe was given. It has no outcome if there was none.
+func (s *Subscription) Recovery() Recovery { return s.recovery }
+
+// Unsubscribe ends the subscription. A delivery that is under way may still end afterwards; no other begins. It is
+// idempotent, waits for nothing, and may be called by deliver.
+func (s *Subscription) Unsubscribe() {
+	s.mu.Lock()
+	left := s.closed
+	s.closed, s.held = true, nil
+	s.mu.Unlock()
+	if !left {
+		s.leave(s)
+	}
+}
+
+// offer gives the subscription what its topic's stream brings next.
+func (s *Subscription) offer(m Message) (delivered bool) {
+	s.mu.Lock()
+	if s.holding && !s.closed {
+		s.hold(m)
+	}
+	if s.holding || s.closed {
+		s.mu.Unlock()
+		return false
+	}
+	m, news := s.at.admit(m)
+	s.mu.Unlock()
+	if news {
+		s.deliver(m)
+	}
+	return news
+}
+
+// hold keeps m for when the history was read. The caller holds mu.
+func (s *Subscription) hold(m Message) {
+	if len(s.held) >= maxHeld {
+		s.held, s.overflow = nil, true
+	}
+	if !s.overflow {
+		s.held = append(s.held, m)
+	}
+}
+
+// take returns what was held and is news. When nothing was, the subscription is live from then on. lost says that not all
+// was held: the history has it, and must be read again.
+func (s *Subscription) take() (news []Message, live, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.overflow {
+		s.overflow = false
+		return nil, false, true
+	}
+	if len(s.held) == 0 || s.closed {
+		s.holding = false
+		return nil, true, false
+	}
+	for _, m := range s.held {
+		if m, ok := s.at.admit(m); ok {
+			news = append(news, m)
+		}
+	}
+	s.held = nil
+	return news, false, false
+}
+
+// replay delivers what follows the position from, read page by page, and then what the stream brought meanwhile, on the
+// caller's goroutine. The subscription is holding. read returns the page after an offset.
+func (s *Subscription) replay(from Position, read func(after int64) (page, error)) error {
+	got, err := read(from.Offset)
+	if err != nil {
+		return err
+	}
+	opening := from.resume(s.topic, got)
+	s.start, s.recovery = opening.Position, opening.Recovery
+	at := opening.Position
+	s.deliver(opening)
+	for {
+		if err := s.history(&at, got, read); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.at = at
+		s.mu.Unlock()
+		if live := s.catchUp(); live {
+			return nil
+		}
+		s.mu.Lock()
+		at = s.at
+		s.mu.Unlock()
+		if got, err = read(at.Offset); err != nil {
+			return err
+		}
+	}
+}
+
+// history delivers what was read and all that follows it.
+func (s *Subscription) history(at *Position, got page, read func(after int64) (page, error)) (err error) {
+	for {
+		given, behind := at.follow(s.topic, got)
+		for _, m := range given {
+			s.deliver(m)
+		}
+		if !behind {
+			return nil
+		}
+		if got, err = read(at.Offset); err != nil {
+			return err
+		}
+	}
+}
+
+// catchUp delivers what was held until the subscription is live. It is not when history must be read again.
+func (s *Subscription) catchUp() (live bool) {
+	for {
+		news, live, lost := s.take()
+		if live || lost {
+			return live
+		}
+		for _, m := range news {
+			s.deliver(m)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+-- The backplane: topics over LISTEN/NOTIFY. A process listens on one channel of its own, berth_p_<its key in hex>, and its
+-- connection holds the advisory lock (1650815596, lower 31 bits of the key), shared: so a new connection need not wait
+-- until a half-open one is found dead. Who gets the lock alone knows that nobody listens.
+--
+-- A notification is a text of entries. Each is a line "topic tag offset size", then size bytes of body; with size "-" the
+-- body is to be read from topic_log. The tag is the last 12 digits of the epoch. Reader: internal/backplane/packet.go.
+
+create function berth.backplane_channel(p_process bigint) returns text
+language sql immutable as $$
+    select 'berth_p_' || to_hex(p_process)
+$$;
+
+-- nobody_listens says whether no connection of the process is there; if so it keeps one out until the transaction ends,
+-- a few milliseconds later. Asking for a lock costs a microsecond, where a look at pg_locks reads all there are.
+create function berth.nobody_listens(p_process bigint) returns boolean
+language sql volatile as $$
+    select pg_try_advisory_xact_lock(1650815596, (p_process & 2147483647)::int)
+$$;
+
+-- publish appends messages to their topics and tells the processes that are interested. All of it is one transaction, which
+-- writes unlogged tables only: one write that is logged, such as a nextval, would bring back a flush under the lock that
+-- all notifying transactions of the server share.
+--
+-- The topics' rows are locked in one order. Who is interested is read by a later statement than takes the locks, so its
+-- snapshot is newer: a subscription either was committed before, and is seen, or waits for the lock, and then begins after
+-- these messages. Statements and not one, also because a function's statements each have a snapshot.
+--
+-- Plans: see docs/adr/0011.
+create function berth.publish(p_topics text[], p_data text[]) returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+    c_inline  constant int := 1536; -- longer bodies are read from the table
+    c_payload constant int := 7900; -- Postgres refuses 8000 bytes
+    c_kept    constant int := 256;  -- messages of a topic; see read_topics
+    c_stride  constant int := 64;   -- the log is trimmed when as many came
+    v_offsets bigint[];
+    v_tags    text[];
+    v_process bigint;
+    v_payload text := '';
+    v_size    int := 0;
+    v_entry   record;
+begin
+    with counted as (
+        select m.topic, count(*) as n from unnest(p_topics) as m (topic) group by m.topic
+    ), taken as (
+        insert into berth.topics as t (topic, next)
+        select c.topic, 1 + c.n from counted c order by c.topic collate "C"
+        on conflict (topic) do update set next = t.next + excluded.next - 1, at = clock_timestamp()
+        returning t.topic, t.epoch, t.next
+    ), numbered as (
+        select m.topic, m.ord, row_number() over (partition by m.topic order by m.ord) as nth,
+               count(*) over (partition by m.topic) as n
+          from unnest(p_topics) with ordinality as m (topic, ord)
+    )
+    select array_agg(t.next - m.n + m.nth - 1 order by m.ord), array_agg(right(t.epoch::text, 12) order by m.ord)
+      into v_offsets, v_tags
+      from numbered m
+      join taken t on t.topic = m.topic;
+
+    insert into berth.topic_log (topic, "offset", data)
+    select m.topic, m.nr, m.data from unnest(p_topics, v_offsets, p_data) as m (topic, nr, data);
+
+    for v_entry in
+        with held as materialized (
+            select m.ord, i.process
+              from unnest(p_topics) with ordinality as m (topic, ord)
+             cross join lateral (select i.process from berth.topic_interest i where i.topic = m.topic offset 0) i
+        ), gone as materialized (
+            select p.process from (select distinct h.process from held h) p where berth.nobody_listens(p.process)
+        ), entries as materialized (
+            select m.ord, case when octet_length(m.data) <= c_inline
+                               then format(e'%s %s %s %s\n%s', m.topic, m.tag, m.nr, octet_length(m.data), m.data)
+                               else format(e'%s %s %s -\n', m.topic, m.tag, m.nr) end as body
+              from unnest(p_topics, v_tags, v_offsets, p_data) with ordinality as m (topic, tag, nr, data, ord)
+        )
+        select h.process, e.body, octet_length(e.body) as size
+          from held h
+          join entries e on e.ord = h.ord
+         where not exists (select from gone g where g.process = h.process)
+         order by h.process, h.ord
+    loop
+        if v_process <> v_entry.process or v_size + v_entry.size > c_payload then
+            perform pg_notify(berth.backplane_channel(v_process), v_payload);
+            v_payload := '';
+            v_size := 0;
+        end if;
+        v_process := v_entry.process;
+        v_payload := v_payload || v_entry.body;
+        v_size := v_size + v_entry.size;
+    end loop;
+    if v_size > 0 then
+        perform pg_notify(berth.backplane_channel(v_process), v_payload);
+    end if;
+
+    delete from berth.topic_log l
+     using (select m.topic, min(m.nr) as first, max(m.nr) as last
+              from unnest(p_topics, v_offsets) as m (topic, nr) group by m.topic) m
+     where m.last / c_stride > (m.first - 1) / c_stride
+       and l.topic = m.topic and l.offset <= m.last - c_kept;
+end
+$$;
+
+-- listen_for makes this connection the listener of the process: until it ends, what is published counts the process's
+-- interest. It waits for a publisher that found nobody here a moment ago, and ends older connections of the process, which
+-- may be half-open. The mark left behind shows the process whether its interest is still there; see probe_listener.
+create function berth.listen_for(p_process bigint) returns void
+language plpgsql as $$
+begin
+    perform pg_advisory_lock_shared(1650815596, (p_process & 2147483647)::int);
+    perform pg_terminate_backend(a.pid) from pg_stat_activity a
+      where a.application_name = current_setting('application_name') and a.usename = current_user
+        and a.datname = current_database() and a.pid <> pg_backend_pid();
+    insert into berth.topic_interest (topic, process) values ('', p_process) on conflict do nothing;
+end
+$$;
+
+-- probe_listener notifies the process of a text, unless it is null, and says whether its interest is still there: it is not
+-- after a truncate, or after a purge that found its listener gone.
+create function berth.probe_listener(p_process bigint, p_text text) returns boolean
+language plpgsql as $$
+begin
+    if p_text is not null then
+        perform pg_notify(berth.backplane_channel(p_process), p_text);
+    end if;
+    return exists (select from berth.topic_interest where topic = '' and process = p_process);
+end
+$$;
+
+-- subscribe_topics makes the process interested in topics, and returns the position of each: later messages will be notified.
+-- Topics are locked as publish does.
+create function berth.subscribe_topics(p_process bigint, p_topics text[])
+returns table (topic text, epoch uuid, last bigint)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+    insert into berth.topics as t (topic)
+    select m.topic from (select distinct unnest(p_topics) as topic) m order by m.topic collate "C"
+    on conflict (topic) do update set at = clock_timestamp();
+    insert into berth.topic_interest (topic, process)
+    select distinct m.topic, p_process from unnest(p_topics) as m (topic)
+    on conflict do nothing;
+    return query
+        select t.topic, t.epoch, t.next - 1
+          from unnest(p_topics) as m (topic)
+         cross join lateral (select t.topic, t.epoch, t.next from berth.topics t where t.topic = m.topic offset 0) t;
+end
+$$;
+
+-- unsubscribe_topics ends the interest of the process in topics, or in all of them and itself when they are null.
+create function berth.unsubscribe_topics(p_process bigint, p_topics text[]) returns void
+language plpgsql as $$
+begin
+    if p_topics is null then
+        delete from berth.topic_interest where process = p_process;
+    else
+        delete from berth.topic_interest where topic = any (p_topics) and process = p_process;
+    end if;
+end
+$$;
+
+-- read_topics returns what topics keep after an offset each: at most p_limit messages of p_bytes together (one at least) per
+-- topic, lowest first, and a row without one where there is none. first is the lowest offset that is kept, last the highest
+-- that was taken. A topic that is not there has no row. All is read by one snapshot.
+create function berth.read_topics(p_topics text[], p_after bigint[], p_limit int, p_bytes bigint)
+returns table (topic text, epoch uuid, first bigint, last bigint, "offset" bigint, data text)
+language sql stable
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+    select t.topic, t.epoch, t.first, t.next - 1, l.offset, l.data
+      from unnest(p_topics, p_after) with ordinality as m (topic, after, ord)
+     cross join lateral (
+           select t.topic, t.epoch, t.next,
+                  coalesce((select min(l.offset) from berth.topic_log l
+                             where l.topic = t.topic and l.offset >= t.next - 256), t.next) as first
+             from berth.topics t where t.topic = m.topic offset 0) t
+      left join lateral (
+           select l.offset, l.data
+             from (select l.offset, l.data, sum(octet_length(l.data)) over (order by l.offset) as bytes
+                     from berth.topic_log l
+                    where l.topic = t.topic and l.offset > m.after and l.offset >= t.first
+                    order by l.offset limit p_limit) l
+            where l.bytes - octet_length(l.data) < p_bytes) l on true
+     order by m.ord, l.offset
+$$;
+
+-- purge_topics deletes the interest of processes that no longer listen, messages older than p_age, and topics that nobody
+-- is interested in, that keep no message and that were not used for p_idle. It sees to p_limit topics at most, whose publishers
+-- wait meanwhile, skips those that are being used, and returns how many it found: with p_limit there may be more. It
+-- reads all messages once: a few hundred milliseconds for a million.
+create function berth.purge_topics(p_age interval, p_idle interval, p_limit int) returns int
+language plpgsql as $$
+declare
+    v_topics text[];
+begin
+    -- A process that comes back meanwhile waits for the lock, and then makes its interest anew.
+    delete from berth.topic_interest where process = any (array(
+        select p.process from (select distinct process from berth.topic_interest) p where berth.nobody_listens(p.process)));
+
+    select array_agg(t.topic) into v_topics from (
+        select t.topic from berth.topics t
+         where exists (select from berth.topic_log l where l.topic = t.topic and l.at < clock_timestamp() - p_age)
+            or t.at < clock_timestamp() - p_idle
+               and not exists (select from berth.topic_interest i where i.topic = t.topic)
+         limit p_limit
+           for update skip locked) t;
+    delete from berth.topic_log l
+     using (select topic, max("offset") as last from berth.topic_log
+             where topic = any (v_topics) and at < clock_timestamp() - p_age group by topic) old
+     where l.topic = old.topic and l.offset <= old.last;
+    delete from berth.topics t
+     where t.topic = any (v_topics) and t.at < clock_timestamp() - p_idle
+       and not exists (select from berth.topic_interest i where i.topic = t.topic)
+       and not exists (select from berth.topic_log l where l.topic = t.topic);
+    return coalesce(cardinality(v_topics), 0);
+end
+$$;
