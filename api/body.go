@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -24,20 +25,25 @@ const fieldBody = "body"
 // readBody returns the body of a request, at most maxBody bytes of application/json that arrived within timeout.
 // An absent body is empty.
 func readBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) ([]byte, error) {
+	return readBodyUpTo(w, r, maxBody, timeout)
+}
+
+// readBodyUpTo is readBody for a call that takes more.
+func readBodyUpTo(w http.ResponseWriter, r *http.Request, most int64, timeout time.Duration) ([]byte, error) {
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
 	if !isJSON(r.Header) {
 		return nil, berth.Refuse(berth.CodeUnsupportedMedia, "Send the body as Content-Type: application/json, in UTF-8, without a Content-Encoding.")
 	}
-	if r.ContentLength > maxBody {
-		return nil, errTooLarge()
+	if r.ContentLength > most {
+		return nil, errTooLarge(most)
 	}
 	// The deadline is the sender's alone: it must not end a request that is being worked on. A writer without
 	// deadlines, as in tests, has no slow sender either.
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(timeout))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
 		return nil, bodyError(w, r, err)
 	}
@@ -77,8 +83,8 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func errTooLarge() *berth.Refusal {
-	return berth.Refuse(berth.CodeTooLarge, "A request body is at most 64 KiB.")
+func errTooLarge(most int64) *berth.Refusal {
+	return berth.Refuse(berth.CodeTooLarge, fmt.Sprintf("This request's body is at most %d KiB.", most>>10))
 }
 
 // bodyError says why a body could not be read. The connection is of no more use.
@@ -87,7 +93,7 @@ func bodyError(w http.ResponseWriter, r *http.Request, err error) error {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return errTooLarge()
+		return errTooLarge(tooLarge.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return berth.Invalid(fieldBody, "did not arrive in time")
 	case r.Context().Err() != nil:

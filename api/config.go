@@ -21,6 +21,7 @@ type Dependencies struct {
 	Placer       berth.Placer
 	Sessions     Sessions
 	Workers      Workers
+	Renewals     Renewals
 	Events       Events
 	Capacity     Capacity
 	Database     Database
@@ -114,7 +115,7 @@ func (c Config) validate() error {
 }
 
 func (d Dependencies) validate() error {
-	if d.Placer == nil || d.Sessions == nil || d.Workers == nil || d.Events == nil || d.Capacity == nil || d.Database == nil ||
+	if d.Placer == nil || d.Sessions == nil || d.Workers == nil || d.Renewals == nil || d.Events == nil || d.Capacity == nil || d.Database == nil ||
 		d.Waker == nil || d.Refusals == nil || d.Keys == nil || d.Signer == nil || d.RejoinTokens == nil || d.SigningKeys == nil || d.Log == nil {
 		return errors.New("api: every dependency is required")
 	}

@@ -43,6 +43,12 @@ type store struct {
 	block      chan struct{} // what every Place waits for
 	entered    chan struct{} // gets one element as a Place begins to wait
 	afterRead  chan func()   // what the next reads of the history do before they return
+
+	secrets    []secretOf
+	renewals   []berth.Renewal // that reached Renew
+	renewed    berth.RenewalAnswer
+	reconciled [][]berth.Held
+	dropped    []berth.Dropped
 }
 
 // remembered is what an Idempotency-Key made.
@@ -72,6 +78,7 @@ func newStore() *store {
 		entered: make(chan struct{}, 100), remembered: map[string]remembered{},
 		afterRead: make(chan func(), 1),
 	}
+	s.renewed = berth.RenewalAnswer{Verdict: berth.RenewalOver, At: s.now}
 	for _, id := range []string{"w-1", "w-2"} {
 		s.workers = append(s.workers, berth.Worker{
 			ID: id, Instance: 7, Region: "local", State: berth.WorkerReady, Capacity: 200, SignalingURL: "ws://127.0.0.1:7880/rtc?x=1",

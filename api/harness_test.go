@@ -75,7 +75,7 @@ func dependencies(t *testing.T, s *store) Dependencies {
 		t.Fatal(err)
 	}
 	return Dependencies{
-		Placer: s, Sessions: s, Workers: s, Events: s, Capacity: s, Database: s, Waker: s, Refusals: s,
+		Placer: s, Sessions: s, Workers: s, Renewals: s, Events: s, Capacity: s, Database: s, Waker: s, Refusals: s,
 		Keys: auth.NewAuthenticator(s, auth.AuthenticatorConfig{Now: clock}), Signer: auth.NewSigner(keys), RejoinTokens: rejoin, SigningKeys: keys, Log: log,
 	}
 }

@@ -143,6 +143,8 @@ func expected(goType reflect.Type) string {
 		return "must be true or false"
 	case reflect.String:
 		return "must be a string"
+	case reflect.Slice:
+		return "must be an array"
 	default:
 		return "must be an object"
 	}

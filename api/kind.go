@@ -64,7 +64,7 @@ func mistakes() []kind {
 		},
 		{
 			berth.CodeTooLarge, http.StatusRequestEntityTooLarge, false, "The body is too large",
-			"A request body is at most 64 KiB. The connection is closed.",
+			"A request body is at most 64 KiB, that of a worker's renewal 1 MiB. The connection is closed.",
 			"Send less. Metadata is at most 8 KiB.",
 		},
 		{

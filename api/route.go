@@ -43,6 +43,8 @@ func (s *service) versionOne(r chi.Router, calls *wire.ServerInterfaceWrapper) {
 		r.With(operator...).Post("/v1/workers/{id}/drain", calls.DrainWorker)
 		r.With(operator...).Delete("/v1/workers/{id}/drain", calls.UndrainWorker)
 	})
+	// A renewal checks its own credential, a secret of one instance, and bounds its own time.
+	r.With(s.wellFormedQuery).Post("/v1/workers/{id}/renewal", calls.RenewWorker)
 	// Streams bound the time of what they do, and last.
 	r.With(either...).Get("/v1/sessions/{id}/events", calls.SessionEvents)
 	r.With(either...).Get("/v1/events", calls.Events)

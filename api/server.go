@@ -35,6 +35,7 @@ type service struct {
 	nudges    *nudger
 	watcher   *watcher
 	held      held
+	relay     *relay
 	documents documents
 }
 
@@ -70,6 +71,7 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 		health:  health{database: deps.Database},
 		nudges:  newNudger(deps.Workers, deps.Signer, deps.Log),
 		watcher: newWatcher(deps.Events, deps.Log, cfg.StreamPoll, cfg.Streams),
+		relay:   newRelay(deps.Renewals),
 	}
 	return &Server{
 		service: s,

@@ -130,7 +130,7 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
 	refusals := postgres.NewRefusalCounter(p.store, logger)
 	p.server, err = api.New(api.Dependencies{
-		Placer: p.store, Sessions: p.store, Workers: p.store, Database: p.store,
+		Placer: p.store, Sessions: p.store, Workers: p.store, Renewals: p.store, Database: p.store,
 		Events: p.store, Capacity: p.store, Waker: reaper, Refusals: refusals,
 		Keys:         auth.NewAuthenticator(p.store, auth.AuthenticatorConfig{}),
 		Signer:       auth.NewSigner(keys),

@@ -146,14 +146,38 @@ func (e OnWorkerLoss) Valid() bool {
 	}
 }
 
+// Defines values for RenewalVerdict.
+const (
+	Over     RenewalVerdict = "over"
+	Replaced RenewalVerdict = "replaced"
+	Yours    RenewalVerdict = "yours"
+)
+
+// Valid indicates whether the value is a known member of the RenewalVerdict enum.
+func (e RenewalVerdict) Valid() bool {
+	switch e {
+	case Over:
+		return true
+	case Replaced:
+		return true
+	case Yours:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SessionKind.
 const (
+	Call  SessionKind = "call"
 	Media SessionKind = "media"
 )
 
 // Valid indicates whether the value is a known member of the SessionKind enum.
 func (e SessionKind) Valid() bool {
 	switch e {
+	case Call:
+		return true
 	case Media:
 		return true
 	default:
@@ -276,6 +300,15 @@ type DrainRequest struct {
 	Override *bool `json:"override,omitempty"`
 }
 
+// DroppedSession defines model for DroppedSession.
+type DroppedSession struct {
+	// Ended False: it moved, or waits for a rejoin.
+	Ended      bool         `json:"ended"`
+	Generation int64        `json:"generation"`
+	Key        int64        `json:"key"`
+	Reason     *EndedReason `json:"reason,omitempty"`
+}
+
 // EndedReason defines model for EndedReason.
 type EndedReason string
 
@@ -308,6 +341,12 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// HeldSession defines model for HeldSession.
+type HeldSession struct {
+	Generation int64 `json:"generation"`
+	Key        int64 `json:"key"`
+}
 
 // IceServer defines model for IceServer.
 type IceServer struct {
@@ -375,7 +414,7 @@ type Placement struct {
 	IceServers []IceServer `json:"ice_servers"`
 	ID         ID          `json:"id"`
 
-	// Kind `media`: pinned to one slot of one worker.
+	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer; a start with the same id and another `peer.id`, or none, adds the second, and a third is refused with `conflict`.
 	Kind   SessionKind `json:"kind"`
 	Owner  Owner       `json:"owner"`
 	Peer   PeerName    `json:"peer"`
@@ -443,6 +482,51 @@ type RejoinRequest struct {
 	Lost *bool `json:"lost,omitempty"`
 }
 
+// Renewal defines model for Renewal.
+type Renewal struct {
+	// At The database's clock.
+	At time.Time `json:"at"`
+
+	// DrainDeadline Only while `draining`.
+	DrainDeadline *time.Time `json:"drain_deadline,omitempty"`
+
+	// Dropped What of `held` it must stop to serve.
+	Dropped []DroppedSession `json:"dropped"`
+
+	// ExpiresAt End of the lease by that clock. Absent without one.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Matched Count and digest are right; if not, ask again with `held`.
+	Matched bool         `json:"matched"`
+	State   *WorkerState `json:"state,omitempty"`
+
+	// Verdict `yours`: the lease runs on. `replaced`: a newer instance has the id. `over`: the instance was declared lost,
+	// or left.
+	Verdict RenewalVerdict `json:"verdict"`
+}
+
+// RenewalVerdict `yours`: the lease runs on. `replaced`: a newer instance has the id. `over`: the instance was declared lost,
+// or left.
+type RenewalVerdict string
+
+// RenewalRequest defines model for RenewalRequest.
+type RenewalRequest struct {
+	// Count How many sessions it serves.
+	Count int `json:"count"`
+
+	// Digest The exclusive or of the first eight bytes of SHA-256 over `key:generation` of each session that it serves.
+	Digest string `json:"digest"`
+
+	// Held All that it serves. Only after an answer that did not match.
+	Held *[]HeldSession `json:"held,omitempty"`
+
+	// Instance The one that the bearer belongs to.
+	Instance int32 `json:"instance"`
+
+	// LeaseMs How long the lease is to run from now.
+	LeaseMs int `json:"lease_ms"`
+}
+
 // Selector Labels that the worker must have, at most 16. A name is 1 to 63 of `A-Z a-z 0-9 . _ / -`, a value 1 to 63 of
 // `A-Z a-z 0-9 . _ ~ / + -`; both begin with a letter or digit.
 type Selector map[string]string
@@ -462,7 +546,7 @@ type Session struct {
 	ID                 ID           `json:"id"`
 	IdleTimeoutSeconds int          `json:"idle_timeout_seconds"`
 
-	// Kind `media`: pinned to one slot of one worker.
+	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer; a start with the same id and another `peer.id`, or none, adds the second, and a third is refused with `conflict`.
 	Kind     SessionKind     `json:"kind"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
@@ -494,7 +578,7 @@ type Session struct {
 	TTLSeconds int       `json:"ttl_seconds"`
 }
 
-// SessionKind `media`: pinned to one slot of one worker.
+// SessionKind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer; a start with the same id and another `peer.id`, or none, adds the second, and a third is refused with `conflict`.
 type SessionKind string
 
 // SessionList defines model for SessionList.
@@ -514,7 +598,7 @@ type SessionRequest struct {
 	// IdleTimeoutSeconds The session ends when no peer was connected for this many seconds.
 	IdleTimeoutSeconds *int `json:"idle_timeout_seconds,omitempty"`
 
-	// Kind `media`: pinned to one slot of one worker.
+	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer; a start with the same id and another `peer.id`, or none, adds the second, and a third is refused with `conflict`.
 	Kind *SessionKind `json:"kind,omitempty"`
 
 	// Metadata Yours, kept and answered as it is. At most 8 KiB without white space, and 32 levels deep.
@@ -529,7 +613,7 @@ type SessionRequest struct {
 	// `A-Z a-z 0-9 . _ ~ / + -`; both begin with a letter or digit.
 	Selector *Selector `json:"selector,omitempty"`
 
-	// Slots How many slots of one worker the session takes, all or none.
+	// Slots How many slots of one worker the session takes, all or none. Not for a call, which takes none.
 	Slots *int `json:"slots,omitempty"`
 
 	// Spill May be placed outside `region` when that is full, in its spill order.
@@ -761,6 +845,9 @@ type RejoinSessionJSONRequestBody = RejoinRequest
 // DrainWorkerJSONRequestBody defines body for DrainWorker for application/json ContentType.
 type DrainWorkerJSONRequestBody = DrainRequest
 
+// RenewWorkerJSONRequestBody defines body for RenewWorker for application/json ContentType.
+type RenewWorkerJSONRequestBody = RenewalRequest
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// Dashboard The dashboard
@@ -838,6 +925,9 @@ type ServerInterface interface {
 	// DrainWorker Drain a worker
 	// (POST /v1/workers/{id}/drain)
 	DrainWorker(w http.ResponseWriter, r *http.Request, id WorkerID)
+	// RenewWorker Renew a worker's lease in its name
+	// (POST /v1/workers/{id}/renewal)
+	RenewWorker(w http.ResponseWriter, r *http.Request, id WorkerID)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -991,6 +1081,12 @@ func (_ Unimplemented) UndrainWorker(w http.ResponseWriter, r *http.Request, id 
 // DrainWorker Drain a worker
 // (POST /v1/workers/{id}/drain)
 func (_ Unimplemented) DrainWorker(w http.ResponseWriter, r *http.Request, id WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RenewWorker Renew a worker's lease in its name
+// (POST /v1/workers/{id}/renewal)
+func (_ Unimplemented) RenewWorker(w http.ResponseWriter, r *http.Request, id WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1670,6 +1766,32 @@ func (siw *ServerInterfaceWrapper) DrainWorker(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// RenewWorker operation middleware
+func (siw *ServerInterfaceWrapper) RenewWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RenewWorker(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -1857,6 +1979,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/workers/{id}/drain", wrapper.DrainWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/workers/{id}/renewal", wrapper.RenewWorker)
 	})
 
 	return r
