@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/berth"
 )
 
@@ -53,6 +54,8 @@ type fakeDirectory struct {
 	current   map[berth.SessionKey]berth.Generation // absent: any
 	ended     map[berth.Held]berth.EndedReason
 	connected map[string]string // session key and peer: connection
+	kind      berth.SessionKind
+	joined    map[string]bool // session key and peer: was connected once
 	connects  int
 }
 
@@ -62,6 +65,7 @@ func newFakeDirectory() *fakeDirectory {
 		current:   map[berth.SessionKey]berth.Generation{},
 		ended:     map[berth.Held]berth.EndedReason{},
 		connected: map[string]string{},
+		joined:    map[string]bool{},
 	}
 }
 
@@ -104,6 +108,8 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 	if _, ok := d.ended[held]; ok {
 		return berth.Connected{}, berth.Refuse(berth.CodeSessionEnded, "ended")
 	}
+	again := d.joined[peerKey(held.Key, peer.ID)]
+	d.joined[peerKey(held.Key, peer.ID)] = true
 	d.connected[peerKey(held.Key, peer.ID)] = peer.ConnectionID
 	if d.during != nil {
 		d.during()
@@ -117,10 +123,20 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 	return berth.Connected{
 		Session: berth.Session{
 			Key: held.Key, ID: fmt.Sprintf("s-%d", held.Key), Generation: held.Generation,
-			IdleTimeout: d.idle, ExpiresAt: now.Add(d.ttl), OnWorkerLoss: d.policy,
+			IdleTimeout: d.idle, ExpiresAt: now.Add(d.ttl), OnWorkerLoss: d.policy, Kind: d.kind,
 		},
-		At: now,
+		Peers: d.others(held.Key, peer.ID), Again: again, At: now,
 	}, nil
+}
+
+// others are the connected peers of a session but one. It is called with mu held.
+func (d *fakeDirectory) others(key berth.SessionKey, peer string) (others []berth.Peer) {
+	for id := range d.connected {
+		if other, ours := strings.CutPrefix(id, peerKey(key, "")); ours && other != peer {
+			others = append(others, berth.Peer{ID: other, Role: berth.RoleOffer})
+		}
+	}
+	return others
 }
 
 // wait holds an answer back. It is called with mu held.
@@ -142,10 +158,47 @@ func (d *fakeDirectory) DisconnectPeer(_ context.Context, gone berth.Disconnect)
 	if d.err != nil {
 		return d.err
 	}
-	if k := peerKey(gone.Key, gone.PeerID); d.connected[k] == gone.ConnectionID {
-		delete(d.connected, k)
+	k := peerKey(gone.Key, gone.PeerID)
+	if d.connected[k] != gone.ConnectionID {
+		return berth.ErrStale
+	}
+	delete(d.connected, k)
+	if gone.Left && d.kind == berth.KindCall {
+		d.ended[gone.Held] = berth.EndedLeft
 	}
 	return nil
+}
+
+// fakeTopics are topics in memory.
+type fakeTopics struct {
+	bus *backplane.Memory
+
+	mu  sync.Mutex
+	err error // of Publish, when set
+}
+
+func (f *fakeTopics) Subscribe(ctx context.Context, topic string, deliver func([]byte)) (func(), error) {
+	sub, err := f.bus.Subscribe(ctx, topic, nil, func(m backplane.Message) { deliver(m.Data) })
+	if err != nil {
+		return nil, err
+	}
+	return sub.Unsubscribe, nil
+}
+
+func (f *fakeTopics) Publish(ctx context.Context, topic string, data []byte) error {
+	f.mu.Lock()
+	err := f.err
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return f.bus.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
+}
+
+func (f *fakeTopics) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
 }
 
 func (d *fakeDirectory) EndSessions(_ context.Context, ends []berth.End) error {

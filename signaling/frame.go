@@ -30,6 +30,7 @@ const (
 	typeCandidate        = "candidate"
 	typePeerConnected    = "peer-connected"
 	typePeerDisconnected = "peer-disconnected"
+	typeRejoinOffer      = "rejoin-offer"
 	typeMoved            = "moved"
 	typeError            = "error"
 	typePing             = "ping"
@@ -208,6 +209,14 @@ type sdpFrame struct {
 	Type    string `json:"type"`
 	SDP     string `json:"sdp"`
 	ReplyTo string `json:"reply_to,omitempty"`
+}
+
+// offerFrame is the other peer's offer: of one that came back to a call, or of one that is new to it.
+type offerFrame struct {
+	Type   string `json:"type"`
+	PeerID string `json:"peer_id,omitempty"`
+	Role   string `json:"role,omitempty"`
+	SDP    string `json:"sdp"`
 }
 
 type candidateFrame struct {

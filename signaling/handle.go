@@ -61,7 +61,9 @@ func (p *peer) dispatch(ctx context.Context, req request) {
 func (p *peer) leave() {
 	p.bye = true
 	p.closeMedia()
-	p.hub.settler.disconnect(p.gone(p.session.held))
+	gone := p.gone(p.session.held)
+	gone.Left = true
+	p.hub.settler.disconnect(gone)
 	p.hub.detach(p.session, p, true)
 	p.sender.close(CloseBye, reasonBye)
 }

@@ -71,12 +71,13 @@ type Deps struct {
 	Tokens    Tokens
 	Directory Directory
 	Media     Media
+	Topics    Topics
 	Logger    *slog.Logger
 	Registry  prometheus.Registerer
 }
 
 func (d Deps) validate() error {
-	if d.Tokens == nil || d.Directory == nil || d.Media == nil || d.Logger == nil || d.Registry == nil {
+	if d.Tokens == nil || d.Directory == nil || d.Media == nil || d.Topics == nil || d.Logger == nil || d.Registry == nil {
 		return errors.New("signaling: every dependency is required")
 	}
 	return nil

@@ -86,13 +86,21 @@ func (h *Hub) enroll(ctx context.Context, p *peer, grant Grant, connected berth.
 		return mediaRefusal(err)
 	}
 	p.session = one
-	replaced, refused := h.attach(one, p, h.config.ICEServers(grant))
+	replaced, refused := h.attach(one, p, connected.Peers, h.config.ICEServers(grant))
 	if refused != nil {
 		h.closeUnused(one)
 		return refused
 	}
 	if replaced != nil {
 		replaced.sender.close(CloseReplaced, reasonReplaced)
+	}
+	if one.call == nil {
+		return nil
+	}
+	if err := one.call.enlist(ctx, p, connected.Again); err != nil {
+		p.media.Close()
+		h.detach(one, p, false)
+		return mediaRefusal(err)
 	}
 	return nil
 }
@@ -109,7 +117,7 @@ func (h *Hub) sessionFor(ctx context.Context, held berth.Held, connected berth.C
 	if s != nil {
 		h.Drop(s.held, Fate{})
 	}
-	media, err := h.deps.Media.Open(ctx, connected.Session)
+	media, call, err := h.openMedia(ctx, held, connected.Session)
 	if err != nil {
 		return nil, fmt.Errorf("open media of session %s: %w", connected.Session.ID, err)
 	}
@@ -119,9 +127,20 @@ func (h *Hub) sessionFor(ctx context.Context, held berth.Held, connected berth.C
 		onWorkerLoss: connected.Session.OnWorkerLoss,
 		idleTimeout:  connected.Session.IdleTimeout,
 		media:        media,
+		call:         call,
 		peers:        map[string]*peer{},
 		expireAt:     time.Now().Add(connected.Session.ExpiresAt.Sub(connected.At)),
 	}, nil
+}
+
+// openMedia starts the media side of a session: the engine's, or a call's relay, which is returned also by its own type.
+func (h *Hub) openMedia(ctx context.Context, held berth.Held, session berth.Session) (MediaSession, *call, error) {
+	if session.Kind != berth.KindCall {
+		media, err := h.deps.Media.Open(ctx, session)
+		return media, nil, err
+	}
+	c, err := h.openCall(ctx, held)
+	return c, c, err
 }
 
 // closeUnused ends the media of a session that was made but never put on the books.

@@ -45,8 +45,11 @@ func (p *peer) end() {
 	}
 }
 
-func (p *peer) gone(held berth.Held) berth.Disconnect {
-	return berth.Disconnect{Held: held, PeerID: p.info.ID, ConnectionID: p.info.ConnectionID}
+func (p *peer) gone(held berth.Held) departure {
+	return departure{
+		Disconnect: berth.Disconnect{Held: held, PeerID: p.info.ID, ConnectionID: p.info.ConnectionID}, role: p.info.Role,
+		call: p.session != nil && p.session.call != nil,
+	}
 }
 
 // read handles messages one by one. While the connection is closing it reads on and ignores, because unread bytes

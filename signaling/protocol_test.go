@@ -266,7 +266,7 @@ func TestJoinDoesNotReviveADroppedSession(t *testing.T) {
 	r.hub.mu.Unlock()
 	r.hub.Drop(held(1), Fate{Ended: true, Reason: berth.EndedDeleted})
 	late := &peer{hub: r.hub, session: s, sender: a.sender, info: berth.Peer{ID: "b"}}
-	if _, refused := r.hub.attach(s, late, nil); refused == nil || refused.code != CloseEnded {
+	if _, refused := r.hub.attach(s, late, nil, nil); refused == nil || refused.code != CloseEnded {
 		t.Fatalf("attached to a dropped session: %+v", refused)
 	}
 	if got := r.hub.Held(); len(got) != 0 {

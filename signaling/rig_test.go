@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/berth"
 )
 
@@ -33,6 +34,7 @@ type rig struct {
 	hub       *Hub
 	directory *fakeDirectory
 	media     *fakeMedia
+	topics    *fakeTopics
 	registry  *prometheus.Registry
 	server    *httptest.Server // nil in fake time
 }
@@ -40,9 +42,17 @@ type rig struct {
 // newRig makes a hub that admits everybody and is closed at the end of the test.
 func newRig(t tb, config Config) *rig {
 	t.Helper()
-	r := &rig{t: t, directory: newFakeDirectory(), media: &fakeMedia{}, registry: prometheus.NewRegistry()}
+	r := &rig{t: t, directory: newFakeDirectory(), topics: &fakeTopics{bus: backplane.NewMemory()}}
+	return r.hubbed(config)
+}
+
+// hubbed makes the hub of a rig that has its directory and topics.
+func (r *rig) hubbed(config Config) *rig {
+	t := r.t
+	t.Helper()
+	r.media, r.registry = &fakeMedia{}, prometheus.NewRegistry()
 	hub, err := New(config, Deps{
-		Tokens: fakeTokens{}, Directory: r.directory, Media: r.media,
+		Tokens: fakeTokens{}, Directory: r.directory, Media: r.media, Topics: r.topics,
 		Logger: slog.New(slog.DiscardHandler), Registry: r.registry,
 	})
 	if err != nil {

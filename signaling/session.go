@@ -15,6 +15,7 @@ type session struct {
 	onWorkerLoss berth.OnWorkerLoss
 	idleTimeout  time.Duration
 	media        MediaSession
+	call         *call // the media, if it is a call; else nil
 	peers        map[string]*peer
 	emptySince   time.Time // when the last peer went; meaningless while there are peers
 	idle         *time.Timer
@@ -117,7 +118,9 @@ func (h *Hub) end(s *session, reason berth.EndedReason, still func() bool) {
 		return
 	}
 	h.remove(s, Fate{Ended: true, Reason: reason})
-	h.ending[s.held] = reason
+	if s.call == nil { // a call is the database's to end: its other peer may be elsewhere
+		h.ending[s.held] = reason
+	}
 	h.mu.Unlock()
 	s.finish()
 	h.settler.wake()
@@ -126,7 +129,7 @@ func (h *Hub) end(s *session, reason berth.EndedReason, still func() bool) {
 // attach makes p the connection of its peer. It returns the older connection that p replaces, if there is one, and
 // a refusal when s was dropped meanwhile or the hub no longer admits it. Welcome and the word to the others are queued
 // under the same lock, so every peer sees joins and leaves in one order.
-func (h *Hub) attach(s *session, p *peer, ice []ICEServer) (replaced *peer, refused *refusal) {
+func (h *Hub) attach(s *session, p *peer, others []berth.Peer, ice []ICEServer) (replaced *peer, refused *refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.fate != nil {
@@ -144,7 +147,7 @@ func (h *Hub) attach(s *session, p *peer, ice []ICEServer) (replaced *peer, refu
 	replaced = s.peers[p.info.ID]
 	s.peers[p.info.ID] = p
 	s.idle.Stop()
-	p.sender.send(encode(h.welcome(s, p, ice)))
+	p.sender.send(encode(h.welcome(s, p, others, ice)))
 	if replaced == nil {
 		h.metrics.connections.Inc()
 		s.tellOthers(p, peerFrame{Type: typePeerConnected, PeerID: p.info.ID, Role: p.info.Role})
@@ -152,11 +155,18 @@ func (h *Hub) attach(s *session, p *peer, ice []ICEServer) (replaced *peer, refu
 	return replaced, nil
 }
 
-func (h *Hub) welcome(s *session, p *peer, ice []ICEServer) welcomeFrame {
-	others := make([]peerInfo, 0, len(s.peers))
-	for _, other := range s.peers {
-		if other != p {
-			others = append(others, infoOf(other.info))
+// welcome names the others as the hub knows them; those of a call, which may be elsewhere, as the database does.
+func (h *Hub) welcome(s *session, p *peer, elsewhere []berth.Peer, ice []ICEServer) welcomeFrame {
+	others := make([]peerInfo, 0, len(s.peers)+len(elsewhere))
+	if s.call != nil {
+		for _, other := range elsewhere {
+			others = append(others, infoOf(other))
+		}
+	} else {
+		for _, other := range s.peers {
+			if other != p {
+				others = append(others, infoOf(other.info))
+			}
 		}
 	}
 	if ice == nil {
@@ -195,8 +205,11 @@ func (h *Hub) detach(s *session, p *peer, left bool) (detached bool) {
 	return true
 }
 
-// tellOthers queues a frame to every peer but p. It is called with Hub.mu held.
+// tellOthers queues a frame to every peer but p; those of a call hear it by their topic. It is called with Hub.mu held.
 func (s *session) tellOthers(p *peer, frame peerFrame) {
+	if s.call != nil {
+		return
+	}
 	data := encode(frame)
 	for _, other := range s.peers {
 		if other != p {

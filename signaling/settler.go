@@ -12,20 +12,29 @@ import (
 // connection that is gone until the peer's next one or the session's end.
 const maxGone = 4096
 
-// settler tells the database what happened here: disconnects once, ends until they are acknowledged. What it waits
-// with is bounded: ends by the sessions that the worker owns, disconnects by maxGone.
+// departure is a connection that is gone.
+type departure struct {
+	berth.Disconnect
+	role    string
+	call    bool // of a call, whose other peer is to be told
+	written bool // the database was told
+}
+
+// settler tells the database what happened here: disconnects once, those of calls and ends until they are acknowledged. What
+// it waits with is bounded: ends by the sessions that the worker owns, disconnects by maxGone.
 type settler struct {
-	hub  *Hub
-	gone chan berth.Disconnect
-	poke chan struct{}
+	hub    *Hub
+	gone   chan departure
+	parted []departure // of calls, not acknowledged yet; run's alone
+	poke   chan struct{}
 }
 
 func newSettler(h *Hub) *settler {
-	return &settler{hub: h, gone: make(chan berth.Disconnect, maxGone), poke: make(chan struct{}, 1)}
+	return &settler{hub: h, gone: make(chan departure, maxGone), poke: make(chan struct{}, 1)}
 }
 
 // disconnect queues the word that a connection is gone.
-func (s *settler) disconnect(d berth.Disconnect) {
+func (s *settler) disconnect(d departure) {
 	for {
 		select {
 		case s.gone <- d:
@@ -63,6 +72,7 @@ func (s *settler) run(ctx context.Context) {
 			s.tellEnds(ctx)
 		case <-again.C:
 			s.tellEnds(ctx)
+			s.tellParted(ctx)
 			again.Reset(s.hub.config.SettleInterval)
 		}
 	}
@@ -82,18 +92,47 @@ func (s *settler) settle(ctx context.Context) {
 }
 
 // tellGone tells of one disconnect, once. It reports whether the database answered.
-func (s *settler) tellGone(ctx context.Context, d berth.Disconnect) bool {
+func (s *settler) tellGone(ctx context.Context, d departure) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.hub.config.ConnectTimeout)
 	defer cancel()
-	err := s.hub.deps.Directory.DisconnectPeer(ctx, d)
+	err := s.part(ctx, &d)
 	if errors.Is(err, berth.ErrStale) {
 		err = nil
+	}
+	if err != nil && d.call && len(s.parted) < maxGone {
+		s.parted = append(s.parted, d)
 	}
 	s.hub.metrics.settled("disconnect", err)
 	if err != nil {
 		s.hub.deps.Logger.DebugContext(ctx, "disconnect not written", "peer_id", d.PeerID, "err", err)
 	}
 	return err == nil
+}
+
+// part tells the database, and then the other peer of a call.
+func (s *settler) part(ctx context.Context, d *departure) error {
+	if !d.written {
+		if err := s.hub.deps.Directory.DisconnectPeer(ctx, d.Disconnect); err != nil {
+			return err
+		}
+		d.written = true
+	}
+	if !d.call {
+		return nil
+	}
+	return s.hub.parted(ctx, d.Disconnect, d.role)
+}
+
+// tellParted repeats what was not acknowledged of calls.
+func (s *settler) tellParted(ctx context.Context) {
+	parted := s.parted
+	s.parted = nil
+	for i, d := range parted {
+		if !s.tellGone(ctx, d) {
+			s.parted = append(s.parted, parted[i+1:]...)
+			return
+		}
+	}
 }
 
 // tellEnds ends what waits in Hub.ending. A session stays there, and thereby held, until the database answers, which it

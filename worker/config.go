@@ -89,7 +89,8 @@ func validLabels(labels map[string]string) bool {
 type Deps struct {
 	Registry Registry
 	Verifier Verifier
-	Media    signaling.Media // see NewMedia
+	Media    signaling.Media  // see NewMedia
+	Topics   signaling.Topics // see NewTopics
 
 	SignalingListener net.Listener // the worker closes both
 	ControlListener   net.Listener
@@ -99,8 +100,8 @@ type Deps struct {
 }
 
 func (d Deps) validate() error {
-	if d.Registry == nil || d.Verifier == nil || d.Media == nil || d.Logger == nil || d.Metrics == nil {
-		return errors.New("registry, verifier, media, logger and metrics are required")
+	if d.Registry == nil || d.Verifier == nil || d.Media == nil || d.Topics == nil || d.Logger == nil || d.Metrics == nil {
+		return errors.New("registry, verifier, media, topics, logger and metrics are required")
 	}
 	if d.SignalingListener == nil || d.ControlListener == nil {
 		return errors.New("both listeners are required")

@@ -53,6 +53,7 @@ func New(config Config, deps Deps) (*Worker, error) {
 		Tokens:    &tokens{verifier: deps.Verifier, clock: k.clock},
 		Directory: &directory{registry: deps.Registry, workerID: config.WorkerID, status: k.status, nudge: k.nudge},
 		Media:     deps.Media,
+		Topics:    deps.Topics,
 		Logger:    deps.Logger,
 		Registry:  deps.Metrics,
 	})

@@ -142,12 +142,19 @@ func (s *Store) connectedPeers(ctx context.Context, keys []int64) (map[berth.Ses
 	return found, err
 }
 
-// DisconnectPeer forgets a connection, unless a newer one took its place. A peer that left its call ends it.
+// DisconnectPeer forgets a connection, unless a newer one took its place, which is berth.ErrStale if the session is a call.
+// A peer that left its call ends it.
 func (s *Store) DisconnectPeer(ctx context.Context, gone berth.Disconnect) error {
-	done, err := value[bool](ctx, s, "peer_disconnect",
+	outcome, err := value[string](ctx, s, "peer_disconnect",
 		int64(gone.Key), gone.PeerID, gone.ConnectionID, gone.Left, s.config.RejoinWindow.Seconds())
-	if err == nil && !done {
-		err = fmt.Errorf("peer_disconnect: %w: the call's rows are at work", berth.ErrUnavailable)
+	switch {
+	case err != nil:
+		return err
+	case outcome == "again":
+		return fmt.Errorf("peer_disconnect: %w: the call's rows are at work", berth.ErrUnavailable)
+	case outcome == "stale":
+		return berth.ErrStale
+	default:
+		return nil
 	}
-	return err
 }

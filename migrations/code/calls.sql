@@ -186,30 +186,29 @@ language sql stable as $$
       left join berth.worker_leases l on l.worker_id = p.worker_id and l.instance = p.instance
 $$;
 
--- leave_call ends a call in the name of a peer, if this is still its connection. false: its rows are at work; try again.
-create function berth.leave_call(p_key bigint, p_peer text, p_connection text) returns boolean
+-- leave_call ends a call in the name of a peer, if this is still its connection; see disconnect_peer.
+create function berth.leave_call(p_key bigint, p_peer text, p_connection text) returns text
 language plpgsql as $$
 declare
     v_held text[] := berth.hold_lanes(array(select tenant_id from berth.sessions where key = p_key));
 begin
-    if v_held = '{}' then
-        return not exists (select from berth.sessions where key = p_key and state <> 'ended');
-    end if;
-    perform from berth.sessions where key = p_key and state <> 'ended' for no key update skip locked;
+    perform from berth.sessions where key = p_key and state <> 'ended' and tenant_id = any (v_held)
+        for no key update skip locked;
     if not found then
-        return not exists (select from berth.sessions where key = p_key and state <> 'ended');
+        return case when exists (select from berth.sessions where key = p_key and state <> 'ended') then 'again' else 'stale' end;
     end if;
-    if exists (select from berth.peers where session = p_key and peer_id = p_peer and connection_id = p_connection) then
-        perform berth.finish_sessions(array[p_key], array['left']);
+    if not exists (select from berth.peers where session = p_key and peer_id = p_peer and connection_id = p_connection) then
+        return 'stale';
     end if;
-    return true;
+    perform berth.finish_sessions(array[p_key], array['left']);
+    return 'done';
 end
 $$;
 
 -- disconnect_call_peer is disconnect_peer for a call, which its peer's goodbye ends.
 create function berth.disconnect_call_peer(
     p_key bigint, p_peer text, p_connection text, p_left boolean, p_rejoin_seconds float8)
-returns boolean
+returns text
 language plpgsql as $$
 begin
     if p_left then
@@ -218,11 +217,12 @@ begin
     perform from berth.sessions where key = p_key for no key update;
     update berth.peers set connection_id = null, connected_at = null
      where session = p_key and peer_id = p_peer and connection_id = p_connection;
-    if found then
-        perform berth.record(p_key, 'peer_disconnected', jsonb_build_object('peer_id', p_peer));
-        perform berth.settle_calls(array[p_key], p_rejoin_seconds);
+    if not found then
+        return 'stale';
     end if;
-    return true;
+    perform berth.record(p_key, 'peer_disconnected', jsonb_build_object('peer_id', p_peer));
+    perform berth.settle_calls(array[p_key], p_rejoin_seconds);
+    return 'done';
 end
 $$;
 

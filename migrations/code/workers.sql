@@ -352,10 +352,11 @@ begin
 end
 $$;
 
--- disconnect_peer forgets a connection, unless a newer one took its place. false: try again.
+-- disconnect_peer forgets a connection, unless a newer one took its place. It answers done, for a call also stale (it did), or
+-- again (its rows are at work).
 create function berth.disconnect_peer(
     p_key bigint, p_peer text, p_connection text, p_left boolean, p_rejoin_seconds float8)
-returns boolean
+returns text
 language plpgsql as $$
 begin
     if exists (select from berth.sessions where key = p_key and kind = 'call') then
@@ -366,7 +367,7 @@ begin
     if found then
         perform berth.record(p_key, 'peer_disconnected', jsonb_build_object('peer_id', p_peer));
     end if;
-    return true;
+    return 'done';
 end
 $$;
 

@@ -1,0 +1,232 @@
+package signaling
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// Topics carry what the peers of a call say to each other between the workers that they are on.
+type Topics interface {
+	// Subscribe has deliver called with each message of the topic from now on, in order, until leave. deliver does not
+	// block.
+	Subscribe(ctx context.Context, topic string, deliver func(data []byte)) (leave func(), err error)
+
+	// Publish returns once the message is certain to be delivered, in the order of its calls.
+	Publish(ctx context.Context, topic string, data []byte) error
+}
+
+const (
+	// publishTimeout bounds the word that a peer came or went.
+	publishTimeout = 2 * time.Second
+	// maxKept bounds the candidates that are kept with an offer until it is answered.
+	maxKept = 64
+)
+
+// call is the MediaSession of a call: what one peer sends goes by the call's topic to the other, on whatever worker that
+// is. Peers on this worker hear each other the same way, so that there is one order.
+type call struct {
+	hub   *Hub
+	held  berth.Held
+	leave func()
+
+	mu    sync.Mutex // guards peers and what is kept of each; senders may be called under it
+	peers map[string]*callPeer
+}
+
+// openCall subscribes to a call's topic.
+func (h *Hub) openCall(ctx context.Context, held berth.Held) (*call, error) {
+	c := &call{hub: h, held: held, peers: map[string]*callPeer{}}
+	leave, err := h.deps.Topics.Subscribe(ctx, berth.CallTopic(held.Key), c.deliver)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to the call: %w", err)
+	}
+	c.leave = leave
+	return c, nil
+}
+
+// AddPeer implements MediaSession. The call speaks through the peer's sender and has no events of its own.
+func (c *call) AddPeer(context.Context, berth.Peer, PeerEvents) (MediaPeer, error) {
+	return nil, ErrMediaClosed // enlist came first, unless the connection was replaced
+}
+
+// enlist makes p hear the call, and tells the other peer that it came.
+func (c *call) enlist(ctx context.Context, p *peer, again bool) error {
+	member := &callPeer{call: c, peer: p, again: again}
+	c.mu.Lock()
+	c.peers[p.info.ID] = member
+	c.mu.Unlock()
+	p.media = member
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	return c.publish(ctx, berth.CallMessage{
+		Type: berth.CallConnected, PeerID: p.info.ID, Role: p.info.Role, Connection: p.info.ConnectionID, Again: again,
+	})
+}
+
+// Close implements MediaSession.
+func (c *call) Close() { c.leave() }
+
+func (c *call) publish(ctx context.Context, m berth.CallMessage) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode call message: %w", err)
+	}
+	return c.hub.deps.Topics.Publish(ctx, berth.CallTopic(c.held.Key), data)
+}
+
+// deliver hands one message of the topic to the peers here that it is for.
+func (c *call) deliver(data []byte) {
+	var m berth.CallMessage
+	if err := json.Unmarshal(data, &m); err != nil {
+		c.hub.deps.Logger.Warn("call message not understood", "session_key", int64(c.held.Key), "err", err)
+		return
+	}
+	if m.Type == berth.CallDisconnected && m.Reason == berth.CallLeft {
+		defer c.hub.Drop(c.held, Fate{Ended: true, Reason: berth.EndedLeft})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, member := range c.peers {
+		if id != m.PeerID {
+			member.hear(m)
+		} else if m.Type == berth.CallConnected && m.Connection != member.peer.info.ConnectionID {
+			member.peer.sender.close(CloseReplaced, reasonReplaced) // it came back elsewhere
+		}
+	}
+}
+
+// callPeer is the MediaPeer of one connection to a call.
+type callPeer struct {
+	call  *call
+	peer  *peer
+	again bool // its next offer is that of a peer that came back
+
+	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
+	// guards them.
+	offer *berth.CallMessage
+	kept  []berth.CallMessage
+}
+
+// Offer implements MediaPeer. The answer is the other peer's.
+func (p *callPeer) Offer(ctx context.Context, sdp string, _ func(string)) error {
+	m := berth.CallMessage{Type: berth.CallOffer, PeerID: p.peer.info.ID, Role: p.peer.info.Role, Again: p.again, SDP: sdp}
+	p.again = false
+	p.call.mu.Lock()
+	p.offer, p.kept = &m, nil
+	p.call.mu.Unlock()
+	return p.say(ctx, m)
+}
+
+// Answer implements MediaPeer.
+func (p *callPeer) Answer(ctx context.Context, sdp string) error {
+	return p.say(ctx, berth.CallMessage{Type: berth.CallAnswer, PeerID: p.peer.info.ID, Role: p.peer.info.Role, SDP: sdp})
+}
+
+// Candidate implements MediaPeer.
+func (p *callPeer) Candidate(ctx context.Context, candidate *Candidate) error {
+	m := berth.CallMessage{Type: berth.CallCandidate, PeerID: p.peer.info.ID, Role: p.peer.info.Role}
+	if candidate != nil {
+		data, err := json.Marshal(candidate)
+		if err != nil {
+			return &MediaError{Code: MediaBadCandidate, Message: "the candidate cannot be passed on"}
+		}
+		m.Candidate = data
+	}
+	p.call.mu.Lock()
+	if p.offer != nil && len(p.kept) < maxKept {
+		p.kept = append(p.kept, m)
+	}
+	p.call.mu.Unlock()
+	return p.say(ctx, m)
+}
+
+// say publishes what the client sent. What is not certain to arrive is an error frame, so that the client repeats it.
+func (p *callPeer) say(ctx context.Context, m berth.CallMessage) error {
+	if err := p.call.publish(ctx, m); err != nil {
+		p.call.hub.deps.Logger.WarnContext(ctx, "call message not published", "session_key", int64(p.call.held.Key), "err", err)
+		return &MediaError{Code: MediaFailed, Message: "the message could not be passed on: send it again"}
+	}
+	return nil
+}
+
+// Close implements MediaPeer.
+func (p *callPeer) Close() {
+	p.call.mu.Lock()
+	defer p.call.mu.Unlock()
+	if p.call.peers[p.peer.info.ID] == p {
+		delete(p.call.peers, p.peer.info.ID)
+	}
+}
+
+// hear queues the frame for a message of the other peer. It is called with call.mu held.
+func (p *callPeer) hear(m berth.CallMessage) {
+	switch m.Type {
+	case berth.CallOffer:
+		frame := offerFrame{Type: typeOffer, SDP: m.SDP}
+		if m.Again {
+			frame = offerFrame{Type: typeRejoinOffer, PeerID: m.PeerID, Role: m.Role, SDP: m.SDP}
+		}
+		p.send(frame)
+	case berth.CallAnswer:
+		p.offer, p.kept = nil, nil
+		p.send(sdpFrame{Type: typeAnswer, SDP: m.SDP})
+	case berth.CallCandidate:
+		p.hearCandidate(m)
+	case berth.CallConnected:
+		p.send(peerFrame{Type: typePeerConnected, PeerID: m.PeerID, Role: m.Role})
+		p.repeat()
+	case berth.CallDisconnected:
+		p.send(peerFrame{Type: typePeerDisconnected, PeerID: m.PeerID, Role: m.Role, Reason: m.Reason})
+	}
+}
+
+func (p *callPeer) hearCandidate(m berth.CallMessage) {
+	frame := candidateFrame{Type: typeCandidate}
+	if m.Candidate != nil {
+		var candidate Candidate
+		if json.Unmarshal(m.Candidate, &candidate) != nil {
+			return // no worker publishes that
+		}
+		frame.Candidate = &candidate
+	}
+	p.send(frame)
+}
+
+// repeat publishes the open offer for a peer that came after it. It is the hub's task, since deliveries do not block.
+func (p *callPeer) repeat() {
+	if p.offer == nil {
+		return
+	}
+	open := append([]berth.CallMessage{*p.offer}, p.kept...)
+	c := p.call
+	c.hub.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
+		defer cancel()
+		for _, m := range open {
+			if err := p.say(ctx, m); err != nil {
+				return // the client offers again when it hears nothing
+			}
+		}
+	})
+}
+
+func (p *callPeer) send(frame any) { p.peer.sender.send(encode(frame)) }
+
+// parted tells the other peer of a call that one is gone, after the database was told.
+func (h *Hub) parted(ctx context.Context, d berth.Disconnect, role string) error {
+	reason := "lost"
+	if d.Left {
+		reason = berth.CallLeft
+	}
+	data, err := json.Marshal(berth.CallMessage{Type: berth.CallDisconnected, PeerID: d.PeerID, Role: role, Reason: reason})
+	if err != nil {
+		return fmt.Errorf("encode call message: %w", err)
+	}
+	return h.deps.Topics.Publish(ctx, berth.CallTopic(d.Key), data)
+}

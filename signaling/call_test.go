@@ -1,0 +1,179 @@
+package signaling
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// newCallServers are two workers that share a database and topics in which every session is a call.
+func newCallServers(t *testing.T) (w1, w2 *rig) {
+	t.Helper()
+	w1 = newRig(t, Config{})
+	w1.directory.kind = berth.KindCall
+	w2 = (&rig{t: t, directory: w1.directory, topics: w1.topics}).hubbed(Config{})
+	return w1.serve(), w2.serve()
+}
+
+// talk has a offer and b answer.
+func talk(a, b *client) {
+	a.t.Helper()
+	a.send(`{"type":"offer","sdp":"o1"}`)
+	a.send(`{"type":"candidate","candidate":{"candidate":"c1"}}`)
+	if f := b.expect("offer"); f.text("sdp") != "o1" {
+		a.t.Fatalf("got %v", f)
+	}
+	if f := b.expect("candidate"); f["candidate"].(map[string]any)["candidate"] != "c1" {
+		a.t.Fatalf("got %v", f)
+	}
+	b.send(`{"type":"answer","sdp":"a1"}`)
+	b.send(`{"type":"candidate","candidate":null}`)
+	if f := a.expect("answer"); f.text("sdp") != "a1" {
+		a.t.Fatalf("got %v", f)
+	}
+	if f := a.expect("candidate"); f["candidate"] != nil {
+		a.t.Fatalf("got %v", f)
+	}
+}
+
+func TestCallIsRelayedBetweenWorkers(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, welcome := w1.join(1, "a")
+	if peers := welcome["peers"].([]any); len(peers) != 0 {
+		t.Errorf("got %v", welcome)
+	}
+	b, welcome := w2.join(1, "b")
+	if peers := welcome["peers"].([]any); len(peers) != 1 || peers[0].(map[string]any)["id"] != "a" {
+		t.Errorf("got %v", welcome)
+	}
+	if f := a.expect("peer-connected"); f.text("peer_id") != "b" {
+		t.Errorf("got %v", f)
+	}
+	talk(a, b)
+}
+
+func TestCallIsRelayedOnOneWorker(t *testing.T) {
+	t.Parallel()
+	w1, _ := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w1.join(1, "b")
+	a.expect("peer-connected")
+	talk(a, b)
+}
+
+func TestOfferWaitsForThePeerThatComesLater(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	a.send(`{"type":"offer","sdp":"early"}`)
+	a.send(`{"type":"candidate","candidate":{"candidate":"c1"}}`)
+	a.send(`{"type":"pong","id":"x"}`)
+	eventually(t, "the candidate is kept", func() bool {
+		w1.hub.mu.Lock()
+		c := w1.hub.sessions[1].call
+		w1.hub.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.peers["a"] != nil && len(c.peers["a"].kept) == 1
+	})
+	b, _ := w2.join(1, "b")
+	if f := b.expect("offer"); f.text("sdp") != "early" {
+		t.Errorf("got %v", f)
+	}
+	b.expect("candidate")
+}
+
+func TestPeerThatComesBackOffersAnew(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	talk(a, b)
+	_ = a.ws.CloseNow()
+	if f := b.expect("peer-disconnected"); f.text("reason") != "lost" || f.text("peer_id") != "a" {
+		t.Errorf("got %v", f)
+	}
+	back, welcome := w2.join(1, "a")
+	if peers := welcome["peers"].([]any); len(peers) != 1 {
+		t.Errorf("got %v", welcome)
+	}
+	b.expect("peer-connected")
+	back.send(`{"type":"offer","sdp":"o2"}`)
+	if f := b.expect("rejoin-offer"); f.text("sdp") != "o2" || f.text("peer_id") != "a" || f.text("role") != "offer" {
+		t.Errorf("got %v", f)
+	}
+	b.send(`{"type":"answer","sdp":"a2"}`)
+	back.expect("answer")
+	back.send(`{"type":"offer","sdp":"o3"}`)
+	b.expect("offer")
+}
+
+func TestPeerThatComesBackElsewhereEndsItsOldConnection(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	_, _ = w2.join(1, "a")
+	a.expectClose(CloseReplaced)
+	b.expect("peer-connected")
+	b.send(`{"type":"bye"}`) // what comes next is no peer-disconnected of the old connection
+	b.expectClose(CloseBye)
+}
+
+func TestByeEndsTheCallOfBoth(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	a.send(`{"type":"bye"}`)
+	a.expectClose(CloseBye)
+	if f := b.expect("peer-disconnected"); f.text("reason") != "left" {
+		t.Errorf("got %v", f)
+	}
+	b.expectClose(CloseEnded)
+	eventually(t, "nothing is held", func() bool { return len(w1.hub.Held()) == 0 && len(w2.hub.Held()) == 0 })
+}
+
+func TestLossIsToldOnceTheDatabaseAndTheTopicsAreBack(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	w1.topics.fail(errors.New("away"))
+	w1.directory.set(func(d *fakeDirectory) { d.err = berth.ErrUnavailable })
+	_ = a.ws.CloseNow()
+	eventually(t, "the database was asked", func() bool {
+		w1.directory.mu.Lock()
+		defer w1.directory.mu.Unlock()
+		return w1.directory.gone > 0
+	})
+	w1.directory.set(func(d *fakeDirectory) { d.err = nil })
+	eventually(t, "the database was told", func() bool { return w1.directory.connections() == 1 })
+	w1.topics.fail(nil)
+	b.expect("peer-disconnected")
+}
+
+func TestJoinWithoutTopicsIsToldToTryAgain(t *testing.T) {
+	t.Parallel()
+	w1, _ := newCallServers(t)
+	w1.topics.fail(errors.New("away"))
+	a := w1.joinAt(held(1), "a")
+	a.expectClose(CloseTryLater)
+}
+
+func TestRelayRefusesWhatCannotBePassedOn(t *testing.T) {
+	t.Parallel()
+	w1, _ := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	w1.topics.fail(errors.New("away"))
+	a.send(`{"type":"offer","id":"7","sdp":"o1"}`)
+	if f := a.expect("error"); f.text("code") != MediaFailed || f.text("reply_to") != "7" {
+		t.Errorf("got %v", f)
+	}
+}
