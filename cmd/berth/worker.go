@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/config"
 	"github.com/berthdev/berth/internal/postgres"
 	"github.com/berthdev/berth/internal/telemetry"
@@ -101,7 +102,7 @@ func (p *workerProcess) start(ctx, background context.Context, settings config.W
 	p.background.Go(func() { keys.Run(background) })
 	deps := worker.Deps{
 		Registry: p.store, Verifier: auth.NewVerifier(keys, settings.Identity.WorkerID), Media: worker.NewMedia(p.engine),
-		Logger: logger, Metrics: registry,
+		Topics: worker.NewTopics(backplane.NewMemory()), Logger: logger, Metrics: registry,
 	}
 	if deps.SignalingListener, err = listen(ctx, "BERTH_SIGNALING_LISTEN", settings.Signaling.Listen); err != nil {
 		return err
