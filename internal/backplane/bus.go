@@ -1,0 +1,216 @@
+package backplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// maxInbox bounds the notifications that wait to be dispatched, of 8 kB at most each.
+	maxInbox = 1024
+	// retention and idleLife are what Purge leaves: messages of the last five minutes, and topics used in the last hour.
+	retention = 5 * time.Minute
+	idleLife  = time.Hour
+	// purgeTopics is how many topics one statement of Purge sees to.
+	purgeTopics = 500
+)
+
+// Config is what a Bus is made of.
+type Config struct {
+	// Pool is for queries. It may lead through a pooler. Required; the Bus does not close it.
+	Pool *pgxpool.Pool
+	// DirectURL is for the listener, and must lead to Postgres itself. Required.
+	DirectURL string
+	// Process is the key of this process, positive and never used before. Zero: a random one.
+	Process int64
+	// Logger gets what happens to the listener. Nil: nobody does.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Nil: nobody does.
+	Registerer prometheus.Registerer
+	// Linger is for how long interest in a topic outlives its last subscriber. Zero: 2 s.
+	Linger time.Duration
+	// ProbeInterval is how often the listener is asked for a sign of life, and closed if there is nothing to listen for. Zero: 5 s.
+	ProbeInterval time.Duration
+	// ProbeTimeout is how long that may take. Zero: 4 s.
+	ProbeTimeout time.Duration
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Pool == nil || c.DirectURL == "" || c.Process < 0 {
+		return c, errors.New("backplane: pool and direct url are required, and the process key is positive")
+	}
+	c.Process = cmp.Or(c.Process, 1+rand.Int64N(1<<62))
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Linger = cmp.Or(c.Linger, 2*time.Second)
+	c.ProbeInterval = cmp.Or(c.ProbeInterval, 5*time.Second)
+	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 4*time.Second)
+	return c, nil
+}
+
+// Bus is the backplane of one process. It is safe for concurrent use between Start and Close.
+type Bus struct {
+	config    Config
+	store     store
+	metrics   *metrics
+	publisher *publisher
+	streams   *streams
+	listener  *listener
+	inbox     chan string // payloads of notifications
+	overflow  atomic.Bool // some were dropped
+
+	life    sync.Mutex // guards the rest
+	stop    context.CancelFunc
+	closed  bool
+	running sync.WaitGroup
+}
+
+// New makes a backplane, and connects to nothing.
+func New(config Config) (*Bus, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Bus{
+		config: config, store: store{pool: config.Pool, process: config.Process},
+		streams: newStreams(), inbox: make(chan string, maxInbox),
+	}
+	if b.listener, err = newListener(b, config); err != nil {
+		return nil, err
+	}
+	if b.metrics, err = newMetrics(config.Registerer, func() int { return len(b.inbox) }); err != nil {
+		return nil, fmt.Errorf("register backplane metrics: %w", err)
+	}
+	b.publisher = newPublisher(b.store.publish, b.metrics)
+	return b, nil
+}
+
+// channel is where the database notifies a process.
+func channel(process int64) string { return "berth_p_" + strconv.FormatInt(process, 16) }
+
+// Start lets the Bus work until Close. It connects to nothing: the first subscription does. ctx gives values only.
+func (b *Bus) Start(ctx context.Context) error {
+	b.life.Lock()
+	defer b.life.Unlock()
+	if b.closed || b.stop != nil {
+		return fmt.Errorf("start: %w, or started before", ErrClosed)
+	}
+	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.publisher.start()
+	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.tidy} {
+		b.running.Go(func() { part(ctx) })
+	}
+	return nil
+}
+
+// Close refuses whatever comes later, waits for what is in flight, and takes the process's interest out of the database.
+// It may take some seconds if the database does not answer. It is idempotent, and may be called without Start.
+func (b *Bus) Close() {
+	b.life.Lock()
+	stop := b.stop
+	b.closed = true
+	b.life.Unlock()
+	b.publisher.close()
+	b.streams.close()
+	if stop != nil {
+		stop()
+	}
+	b.running.Wait()
+}
+
+// Publish appends messages to their topics, in this order, all or none, and has the processes told that are interested. It
+// returns when that is committed. Its errors are ErrInvalid and ErrTooLarge, of the first message that is either,
+// ErrUnavailable, ErrClosed, and ctx's; after ErrUnavailable and ctx's the outcome may be unknown.
+//
+// What one goroutine publishes keeps its order. Each call is part of one batch; what is called while one is in flight
+// waits for the next.
+func (b *Bus) Publish(ctx context.Context, messages ...Outgoing) error {
+	if err := checkAll(messages); err != nil {
+		return err
+	}
+	return b.publisher.do(ctx, messages)
+}
+
+// Subscribe calls deliver with each later message of a topic, in order and one at a time, until Unsubscribe or Close.
+// deliver must only enqueue: while it runs, other subscribers wait.
+//
+// With a position, deliver first gets a notice: what became of the wish to go on from there, and from where it goes on
+// instead; see Outcome. Then come the messages that are kept after it, and then those that are published later. That replay
+// is on the caller's goroutine and ends before Subscribe returns, so meanwhile deliver may wait for its reader. A reset
+// begins with what is published later. from nil: no notice, and what is published later.
+//
+// At any time a notice may say that messages cannot be had: Partial, or Reset, after which the new epoch comes from its
+// beginning. Its errors are ErrInvalid, ErrPooled, ErrUnavailable, ErrClosed and ctx's.
+func (b *Bus) Subscribe(
+	ctx context.Context, topic string, from *Position, deliver func(Message),
+) (*Subscription, error) {
+	if err := checkTopic(topic); err != nil {
+		return nil, err
+	}
+	if !b.started() {
+		return nil, ErrClosed
+	}
+	s, err := b.streams.join(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	sub := &Subscription{
+		topic: topic, deliver: deliver, holding: from != nil,
+		leave: func(sub *Subscription) { b.streams.leave(s, sub) },
+	}
+	b.streams.attach(s, sub)
+	if from == nil {
+		return sub, nil
+	}
+	if err := sub.replay(*from, func(after int64) (page, error) { return b.page(ctx, topic, after) }); err != nil {
+		sub.Unsubscribe()
+		return nil, err
+	}
+	return sub, nil
+}
+
+func (b *Bus) started() bool {
+	b.life.Lock()
+	defer b.life.Unlock()
+	return b.stop != nil && !b.closed
+}
+
+// page reads one topic for a subscriber that replays.
+func (b *Bus) page(ctx context.Context, topic string, after int64) (page, error) {
+	pages, err := b.store.read(ctx, []string{topic}, []int64{after})
+	if err != nil {
+		return page{}, err
+	}
+	read, found := pages[topic]
+	if !found {
+		return page{}, fmt.Errorf("%w: the topic was lost just now; subscribe again", ErrUnavailable)
+	}
+	return read, nil
+}
+
+// Purge deletes messages older than five minutes, topics that were not used for an hour, and the interest of processes that
+// are gone. A job calls it every minute or so, in one process.
+func (b *Bus) Purge(ctx context.Context) error {
+	for {
+		found, err := b.store.purge(ctx, retention, idleLife, purgeTopics)
+		if err != nil || found < purgeTopics {
+			return err
+		}
+	}
+}
+
+// resync has every topic read from its position; with register, interest in it is made anew first.
+func (b *Bus) resync(cause string, register bool) {
+	b.metrics.resyncs.WithLabelValues(cause).Inc()
+	b.streams.resync(register)
+}

@@ -1,0 +1,40 @@
+package backplane
+
+import (
+	"context"
+	"time"
+)
+
+// tidy deletes interest that nobody uses any more, and at the end all that there is.
+func (b *Bus) tidy(ctx context.Context) {
+	for ctx.Err() == nil {
+		names, next := b.streams.abandon(b.config.Linger)
+		if len(names) > 0 {
+			if err := b.store.unsubscribe(ctx, names); err != nil && ctx.Err() == nil {
+				// It is deleted when somebody publishes there, or with the process.
+				b.config.Logger.WarnContext(ctx, "backplane interest not deleted", "topics", len(names), "err", err)
+			}
+			b.streams.forget(names)
+			continue
+		}
+		b.await(ctx, next)
+	}
+	if err := b.store.unsubscribe(context.WithoutCancel(ctx), nil); err != nil {
+		b.config.Logger.WarnContext(ctx, "backplane interest not deleted", "err", err)
+	}
+}
+
+// await waits for d, or for a stream to become unused; negative: for that only.
+func (b *Bus) await(ctx context.Context, d time.Duration) {
+	var due <-chan time.Time
+	if d >= 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-due:
+	case <-b.streams.idle:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,150 @@
+package backplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+const (
+	// batchMessages and batchBytes bound a batch, unless a single post is larger.
+	batchMessages = 256
+	batchBytes    = 1 << 20
+)
+
+// post is one call of Publish.
+type post struct {
+	messages []Outgoing
+	bytes    int
+	answer   chan error // holds one
+}
+
+// publisher gathers what is to be published into batches. It waits for no company: what comes while a batch is in flight
+// is the next. One is in flight, so the messages of this process keep their order.
+type publisher struct {
+	publish func(context.Context, []Outgoing) error
+	metrics *metrics
+	arrived signal
+
+	mu     sync.Mutex // guards the rest
+	posts  []*post
+	queued int // messages of posts
+	open   bool
+}
+
+func newPublisher(publish func(context.Context, []Outgoing) error, m *metrics) *publisher {
+	return &publisher{publish: publish, metrics: m, arrived: make(signal, 1)}
+}
+
+// do publishes messages with the next batch, and waits until that is done or ctx is.
+func (p *publisher) do(ctx context.Context, messages []Outgoing) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	item := &post{messages: messages, answer: make(chan error, 1)}
+	for _, m := range messages {
+		item.bytes += len(m.Data)
+	}
+	if err := p.add(item); err != nil {
+		return err
+	}
+	select {
+	case err := <-item.answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("publish: outcome unknown: %w", context.Cause(ctx))
+	}
+}
+
+func (p *publisher) add(item *post) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.open:
+		return ErrClosed
+	case p.queued+len(item.messages) > maxQueued:
+		return fmt.Errorf("%w: %d messages wait already", ErrUnavailable, p.queued)
+	}
+	p.posts = append(p.posts, item)
+	p.queued += len(item.messages)
+	p.metrics.queued.Set(float64(p.queued))
+	p.arrived.raise()
+	return nil
+}
+
+// start lets posts be added, which run publishes.
+func (p *publisher) start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = true
+}
+
+// close refuses what waits. A batch in flight is finished.
+func (p *publisher) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = false
+	for _, item := range p.posts {
+		item.answer <- ErrClosed
+	}
+	p.posts, p.queued = nil, 0
+	p.metrics.queued.Set(0)
+}
+
+// run publishes batches until ctx ends, and finishes the last.
+func (p *publisher) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.arrived:
+		}
+		for batch := p.take(); len(batch) > 0; batch = p.take() {
+			p.flight(context.WithoutCancel(ctx), batch)
+		}
+	}
+}
+
+func (p *publisher) take() []*post {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count, messages, bytes := 0, 0, 0
+	for _, item := range p.posts {
+		messages += len(item.messages)
+		bytes += item.bytes
+		if count > 0 && (messages > batchMessages || bytes > batchBytes) {
+			break
+		}
+		count++
+		p.queued -= len(item.messages)
+	}
+	batch := p.posts[:count:count]
+	p.posts = p.posts[count:]
+	if len(p.posts) == 0 {
+		p.posts = nil // let go of the array
+	}
+	p.metrics.queued.Set(float64(p.queued))
+	return batch
+}
+
+// flight publishes a batch. One that fails because of its data is published again post by post, so that a bad one fails alone.
+func (p *publisher) flight(ctx context.Context, batch []*post) {
+	var messages []Outgoing
+	for _, item := range batch {
+		messages = append(messages, item.messages...)
+	}
+	err := p.publish(ctx, messages)
+	if err != nil && len(batch) > 1 && !errors.Is(err, ErrUnavailable) {
+		for _, item := range batch {
+			p.flight(ctx, []*post{item})
+		}
+		return
+	}
+	if err == nil {
+		p.metrics.published.Add(float64(len(messages)))
+	}
+	for _, item := range batch {
+		item.answer <- err
+	}
+}

@@ -1,0 +1,122 @@
+package backplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The statements. What they call is in migrations/code/backplane.sql.
+const (
+	publishStatement     = `select berth.publish($1::text[], $2::text[])`
+	subscribeStatement   = `select topic, epoch::text, last from berth.subscribe_topics($1::bigint, $2::text[])`
+	unsubscribeStatement = `select berth.unsubscribe_topics($1::bigint, $2::text[])`
+	readStatement        = `select topic, epoch::text, first, last, "offset", data
+		from berth.read_topics($1::text[], $2::bigint[], $3::int, $4::bigint)`
+	purgeStatement = `select berth.purge_topics(make_interval(secs => $1::float8), make_interval(secs => $2::float8), $3::int)`
+)
+
+const (
+	// statementTimeout bounds one statement. Its outcome is unknown afterwards.
+	statementTimeout = 5 * time.Second
+	// pageMessages and pageBytes bound what is read of one topic at once.
+	pageMessages = 64
+	pageBytes    = 1 << 20
+)
+
+// store is the backplane's part of the database, through the pool.
+type store struct {
+	pool    *pgxpool.Pool
+	process int64
+}
+
+func (s store) publish(ctx context.Context, messages []Outgoing) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	topics, data := make([]string, len(messages)), make([]string, len(messages))
+	for i, m := range messages {
+		topics[i], data[i] = m.Topic, string(m.Data)
+	}
+	_, err := s.pool.Exec(ctx, publishStatement, topics, data)
+	return fault("publish", err)
+}
+
+// subscribe makes the process interested in topics, and returns their positions.
+func (s store) subscribe(ctx context.Context, topics []string) (map[string]Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, subscribeStatement, s.process, topics)
+	if err != nil {
+		return nil, fault("subscribe to topics", err)
+	}
+	positions := make(map[string]Position, len(topics))
+	var topic string
+	var at Position
+	_, err = pgx.ForEachRow(rows, []any{&topic, &at.Epoch, &at.Offset}, func() error {
+		positions[topic] = at
+		return nil
+	})
+	return positions, fault("subscribe to topics", err)
+}
+
+// unsubscribe ends the process's interest in topics; nil: in everything.
+func (s store) unsubscribe(ctx context.Context, topics []string) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, unsubscribeStatement, s.process, topics)
+	return fault("unsubscribe from topics", err)
+}
+
+// read returns a page of each topic that is there: what it keeps after an offset.
+func (s store) read(ctx context.Context, topics []string, after []int64) (map[string]page, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, readStatement, topics, after, pageMessages, pageBytes)
+	if err != nil {
+		return nil, fault("read topics", err)
+	}
+	pages := make(map[string]page, len(topics))
+	var topic string
+	var epoch string
+	var first, last int64
+	var offset *int64
+	var data *string
+	_, err = pgx.ForEachRow(rows, []any{&topic, &epoch, &first, &last, &offset, &data}, func() error {
+		p, found := pages[topic]
+		if !found {
+			p = page{epoch: epoch, first: first, last: last}
+		}
+		if offset != nil && data != nil {
+			p.messages = append(p.messages, Message{
+				Topic: topic, Position: Position{Epoch: epoch, Offset: *offset}, Data: []byte(*data),
+			})
+		}
+		pages[topic] = p
+		return nil
+	})
+	return pages, fault("read topics", err)
+}
+
+// purge sees to up to limit topics, and returns how many it found.
+func (s store) purge(ctx context.Context, age, idle time.Duration, limit int) (found int, err error) {
+	err = s.pool.QueryRow(ctx, purgeStatement, age.Seconds(), idle.Seconds(), limit).Scan(&found)
+	return found, fault("purge topics", err)
+}
+
+// fault says what failed, and marks all errors with ErrUnavailable but those that are about the data, and a caller's own
+// cancellation.
+func fault(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if errors.Is(err, context.Canceled) || ok && len(pgErr.Code) == 5 && (pgErr.Code[:2] == "22" || pgErr.Code[:2] == "23") {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w: %w", what, ErrUnavailable, err)
+}
