@@ -166,7 +166,7 @@ func TestUnfinishedLossIsFinishedByTheNextTick(t *testing.T) {
 	w.die()
 	verdict, err := c.store.BeginTick(t.Context(), detection.BlindAfter, detection.Lease)
 	c.ok(err)
-	c.ok(c.store.OpenGap(t.Context(), verdict.Number, w.id, w.number, "test"))
+	c.ok(c.store.OpenGap(t.Context(), verdict.Number, w.id, w.number, "test", 0))
 	lost, err := c.store.MarkLost(t.Context(), verdict.Number, w.id, w.number, "test")
 	if err != nil || !lost {
 		t.Fatalf("lost %v, %v", lost, err)

@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -76,6 +77,7 @@ func (c *cell) worker(id string, capacity int) *process {
 	p := &process{cell: c, id: id, number: number}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", says(200, fmt.Sprintf(`{"worker_id":%q,"instance":%d}`, id, number)))
+	mux.HandleFunc("GET /sockets", says(200, fmt.Sprintf(`{"worker_id":%q,"instance":%d,"sockets":[{"id":"c1","session":"s1"}]}`, id, number)))
 	p.server = httptest.NewServer(mux)
 	c.Cleanup(p.server.Close)
 	p.presence, err = c.store.Presence(c.Context(), number)
@@ -142,5 +144,23 @@ func (c *cell) looked() {
 // reaper is one of a process of its own.
 func (c *cell) reaper() (*jobs.Reaper, *prometheus.Registry) {
 	c.Helper()
-	return newReaper(c.T, c.open(), jobs.NewHTTPProber(5*time.Second))
+	registry := prometheus.NewRegistry()
+	return c.reaperOf(detection, c.open(), testkit.Logger(c.T), registry), registry
+}
+
+// reaperOf is one that detects in another way.
+func (c *cell) reaperOf(
+	numbers berth.Detection, store *postgres.Store, logger *slog.Logger, registry *prometheus.Registry,
+) *jobs.Reaper {
+	c.Helper()
+	detector, err := jobs.NewDetector(numbers, store, jobs.NewHTTPProber(5*time.Second), jobs.NewHTTPAsker(5*time.Second, unsigned))
+	c.ok(err)
+	reaper, err := jobs.NewReaper(store, detector, numbers, logger, registry)
+	c.ok(err)
+	return reaper
+}
+
+// unsigned is for workers that believe everybody.
+func unsigned(context.Context, string, berth.Instance, time.Time) (string, error) {
+	return "trust me", nil
 }

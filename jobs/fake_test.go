@@ -7,16 +7,20 @@ import (
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/jobs"
 )
 
 // fakeWorker is one worker of a fakeStore.
 type fakeWorker struct {
 	present  bool
+	reply    jobs.Reply // to a sweep
 	expires  time.Time
 	gap      time.Time // zero: none is open
+	unseen   time.Duration
 	cordoned bool
 	lost     string // evidence
 	lostAt   time.Time
+	instance berth.Instance
 	sessions int
 }
 
@@ -26,11 +30,15 @@ type fakeStore struct {
 	elsewhere bool // another process has the lock
 	number    int64
 	lastLook  time.Time
+	ticked    time.Time
+	shift     time.Duration // of the database's clock
+	fresh     int           // looks over fresh connections
 	workers   map[string]*fakeWorker
 	fails     string   // the method that fails
 	calls     []string // what was written, in order
 
 	onLock     func()   // called while the lock is held, before the tick
+	onFresh    func()   // called before a look over a fresh connection, with mu held
 	unfinished []string // workers
 	drains     []string
 	overdue    int
@@ -43,7 +51,8 @@ func newFakeStore() *fakeStore { return &fakeStore{workers: map[string]*fakeWork
 
 // add adds a worker that is well.
 func (f *fakeStore) add(id string, sessions int) *fakeWorker {
-	w := &fakeWorker{present: true, expires: time.Now().Add(6 * time.Second), sessions: sessions}
+	w := &fakeWorker{present: true, reply: jobs.ReplyGiven, expires: time.Now().Add(6 * time.Second), sessions: sessions}
+	w.instance = berth.Instance(len(f.workers) + 1)
 	f.workers[id] = w
 	return w
 }
@@ -78,7 +87,8 @@ func (f *fakeStore) BeginTick(_ context.Context, blindAfter, lease time.Duration
 	leave, err := f.enter("BeginTick")
 	defer leave()
 	f.number++
-	blind := time.Since(f.lastLook) > blindAfter
+	f.ticked = time.Now()
+	blind := f.lastLook.IsZero() || time.Since(f.lastLook) > blindAfter
 	for _, w := range f.workers {
 		if blind {
 			w.gap = time.Time{}
@@ -88,42 +98,83 @@ func (f *fakeStore) BeginTick(_ context.Context, blindAfter, lease time.Duration
 		}
 	}
 	f.lastLook = time.Now()
-	return berth.Tick{Number: f.number, Blind: blind}, err
+	return berth.Tick{Number: f.number, Blind: blind, At: f.now()}, err
 }
 
-func (f *fakeStore) Look(_ context.Context, tick int64) ([]berth.Sighting, error) {
+// now is the database's clock.
+func (f *fakeStore) now() time.Time { return time.Now().Add(f.shift) }
+
+func (f *fakeStore) Distrust(context.Context) error {
+	leave, err := f.enter("Distrust")
+	defer leave()
+	f.lastLook = time.Time{}
+	f.record("distrust")
+	return err
+}
+
+func (f *fakeStore) Look(_ context.Context, look berth.Look) (berth.View, error) {
 	leave, err := f.enter("Look")
 	defer leave()
-	if tick != f.number {
-		return nil, berth.ErrStale
+	if look.Tick != f.number || f.lastLook.IsZero() {
+		return berth.View{}, berth.ErrStale
 	}
 	f.lastLook = time.Now()
-	var sightings []berth.Sighting
+	if look.Fresh {
+		f.fresh++
+		if f.onFresh != nil {
+			f.onFresh()
+		}
+	}
+	view := berth.View{At: f.now()}
 	for id, w := range f.workers {
 		if w.lost != "" {
 			continue
 		}
 		s := berth.Sighting{
-			WorkerID: id, Instance: 1, State: berth.WorkerReady, Present: w.present, Cordoned: w.cordoned,
-			Late: time.Since(w.expires), GapOpen: !w.gap.IsZero(),
+			WorkerID: id, Instance: w.instance, State: berth.WorkerReady, Present: w.present || !look.Presence, Cordoned: w.cordoned,
+			Late: time.Since(w.expires), GapOpen: !w.gap.IsZero(), GapUnseen: w.unseen,
 		}
 		if s.GapOpen {
 			s.GapAge = time.Since(w.gap)
 		}
-		sightings = append(sightings, s)
+		view.Workers = append(view.Workers, s)
 	}
-	return sightings, err
+	return view, err
 }
 
-func (f *fakeStore) OpenGap(_ context.Context, _ int64, id string, _ berth.Instance, evidence string) error {
+func (f *fakeStore) WalkSessions(context.Context) ([]berth.Owned, error) {
+	leave, err := f.enter("WalkSessions")
+	defer leave()
+	var sessions []berth.Owned
+	for id, w := range f.workers {
+		for range w.sessions {
+			sessions = append(sessions, berth.Owned{WorkerID: id, Instance: w.instance})
+		}
+	}
+	return sessions, err
+}
+
+func (f *fakeStore) OwnedBy(_ context.Context, id string, instance berth.Instance, limit int) ([]berth.Owned, error) {
+	leave, err := f.enter("OwnedBy")
+	defer leave()
+	var sessions []berth.Owned
+	for i := range min(limit, f.workers[id].sessions) {
+		sessions = append(sessions, berth.Owned{ID: fmt.Sprintf("%s-%d", id, i), WorkerID: id, Instance: instance})
+	}
+	return sessions, err
+}
+
+func (f *fakeStore) OpenGap(
+	_ context.Context, _ int64, id string, _ berth.Instance, evidence string, unseen time.Duration,
+) error {
 	leave, err := f.enter("OpenGap")
 	defer leave()
-	f.workers[id].gap = time.Now()
+	f.workers[id].gap, f.workers[id].unseen = time.Now(), unseen
 	f.record("gap %s %s", id, evidence)
 	return err
 }
 
-func (f *fakeStore) ClearGap(_ context.Context, id string, _ berth.Instance) error {
+func (f *fakeStore) ClearGap(_ context.Context, _ int64, id string, _ berth.Instance) error {
 	leave, err := f.enter("ClearGap")
 	defer leave()
 	f.workers[id].gap = time.Time{}
@@ -226,6 +277,20 @@ func (f *fakeStore) EndOverdue(_ context.Context, limit int) (int, error) {
 	f.overdue -= n
 	f.record("end %d", n)
 	return n, err
+}
+
+// Ask answers as the fake worker does.
+func (f *fakeStore) Ask(ctx context.Context, s berth.Sighting) jobs.Answer {
+	f.mu.Lock()
+	w := f.workers[s.WorkerID]
+	f.mu.Unlock()
+	if w.reply == jobs.ReplyLate {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	return jobs.Answer{Reply: w.reply, Sockets: w.sessions}
 }
 
 // cannedProber answers one result for all.

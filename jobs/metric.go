@@ -10,7 +10,10 @@ import (
 type reaperMetrics struct {
 	ticks     *prometheus.CounterVec
 	duration  prometheus.Histogram
-	workers   prometheus.Gauge
+	looks     *prometheus.HistogramVec
+	lookedAt  *prometheus.GaugeVec
+	distrusts prometheus.Counter
+	doubts    prometheus.Counter
 	lost      *prometheus.CounterVec
 	displaced prometheus.Counter
 	overdue   prometheus.Counter
@@ -25,8 +28,20 @@ func newReaperMetrics(registry prometheus.Registerer) (*reaperMetrics, error) {
 			Name: "berth_reaper_tick_seconds", Help: "Duration of ticks that acted.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
-		workers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_reaper_looked_at_workers", Help: "Workers that the last look read.",
+		looks: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "berth_detector_look_seconds", Help: "Duration of the reaper's looks, by detector.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+		}, []string{"detector"}),
+		lookedAt: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "berth_detector_looked_at",
+			Help: "How much the last look of this process looked at: workers, sockets, sessions, and sessions of missing workers.",
+		}, []string{"detector", "what"}),
+		distrusts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_reaper_distrusts_total", Help: "Ticks that ended because a clock was moved.",
+		}),
+		doubts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_reaper_doubts_total",
+			Help: "Looks by which so many workers would be lost without proof that a fresh connection was asked.",
 		}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_workers_lost_total", Help: "Workers declared lost, by evidence.",
@@ -38,7 +53,9 @@ func newReaperMetrics(registry prometheus.Registerer) (*reaperMetrics, error) {
 			Name: "berth_sessions_overdue_total", Help: "Sessions ended because a deadline passed.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.ticks, m.duration, m.workers, m.lost, m.displaced, m.overdue} {
+	for _, c := range []prometheus.Collector{
+		m.ticks, m.duration, m.looks, m.lookedAt, m.distrusts, m.doubts, m.lost, m.displaced, m.overdue,
+	} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register reaper metrics: %w", err)
 		}
@@ -56,4 +73,41 @@ func (m *reaperMetrics) observe(ran bool, err error, took time.Duration) {
 	default:
 		m.ticks.WithLabelValues("elsewhere").Inc()
 	}
+}
+
+func (m *reaperMetrics) looked(detector string, sight Sight, took time.Duration) {
+	m.looks.WithLabelValues(detector).Observe(took.Seconds())
+	for what, count := range map[string]int{
+		"workers": len(sight.Workers), "sockets": sight.Sockets, "sessions": sight.Sessions, "orphans": sight.Orphans,
+	} {
+		m.lookedAt.WithLabelValues(detector, what).Set(float64(count))
+	}
+}
+
+type sentinelMetrics struct {
+	holding prometheus.Gauge
+	looks   prometheus.Histogram
+	alarms  *prometheus.CounterVec
+}
+
+func newSentinelMetrics(registry prometheus.Registerer) (*sentinelMetrics, error) {
+	m := &sentinelMetrics{
+		holding: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_sentinel_holding", Help: "1 while this process is the one that watches workers between ticks.",
+		}),
+		looks: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "berth_sentinel_look_seconds", Help: "Duration of the sentinel's looks.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		}),
+		alarms: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_sentinel_alarms_total",
+			Help: "Times that the reaper was woken: gap, ripe (a gap was left behind), blind (nobody looked), overdue (no periodic tick).",
+		}, []string{"alarm"}),
+	}
+	for _, c := range []prometheus.Collector{m.holding, m.looks, m.alarms} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register sentinel metrics: %w", err)
+		}
+	}
+	return m, nil
 }

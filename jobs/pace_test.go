@@ -7,10 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/berthdev/berth/internal/berth"
-	"github.com/berthdev/berth/jobs"
 )
 
 func TestEveryTickWarmsAndEveryTenthSecondJudges(t *testing.T) {
@@ -35,10 +32,7 @@ func TestSuspectsAreLoggedWhenTheyComeAndGo(t *testing.T) {
 		store.suspicions = []berth.Suspicion{{WorkerID: "bad", Suspect: true, Faults: 9}, {WorkerID: "better", Faults: 1}}
 		var lines strings.Builder
 		logger := slog.New(slog.NewTextHandler(&lines, nil))
-		reaper, err := jobs.NewReaper(store, cannedProber(berth.ProbeAlive), detection, logger, prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		reaper, _ := newReaperOf(t, detection, store, cannedProber(berth.ProbeAlive), nil, logger)
 		tick(t, reaper)
 		for _, want := range []string{
 			`level=WARN msg="worker suspect" worker_id=bad faults=9`, `level=INFO msg="worker cleared" worker_id=better faults=1`,

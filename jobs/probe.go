@@ -25,12 +25,13 @@ type HTTPProber struct {
 
 // NewHTTPProber makes a prober that waits for an answer up to timeout; zero: one second.
 func NewHTTPProber(timeout time.Duration) *HTTPProber {
-	return &HTTPProber{client: &http.Client{
-		Timeout: cmp.Or(timeout, time.Second),
-		// A connection kept from before would say something about then, and a redirect something about another.
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return &HTTPProber{client: controlClient(cmp.Or(timeout, time.Second))}
+}
+
+// identity is who answers on a control address.
+type identity struct {
+	WorkerID string         `json:"worker_id"`
+	Instance berth.Instance `json:"instance"`
 }
 
 // Probe says dead only on proof: the port refuses, or another instance answers there. An answer that names no instance
@@ -48,10 +49,7 @@ func (p *HTTPProber) Probe(ctx context.Context, s berth.Sighting) berth.ProbeRes
 		return berth.ProbeUnknown
 	}
 	defer func() { _ = response.Body.Close() }() // read to its bound; nothing is left to lose
-	var answer struct {
-		WorkerID string         `json:"worker_id"`
-		Instance berth.Instance `json:"instance"`
-	}
+	var answer identity
 	if err := json.UnmarshalRead(io.LimitReader(response.Body, maxProbeBody), &answer); err != nil {
 		return berth.ProbeUnknown
 	}

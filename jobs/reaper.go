@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,22 +21,16 @@ const (
 	probes = 32
 	// tickLimit ends a tick that hangs, so that its lock comes free.
 	tickLimit = 30 * time.Second
-)
-
-// Evidence of a loss, as the gap and the metrics name it.
-const (
-	evidencePresence = "presence_gone"
-	evidenceLate     = "lease_late"
-	evidenceRefused  = "probe_refused"
-	evidenceSilent   = "lease_over_and_silent"
-	evidencePaused   = "pause_limit"
+	// confirmDelays is for how many of them a tick looks again for gaps that opened after it began. Then it goes on to
+	// what else is due, and the next tick looks.
+	confirmDelays = 3
 )
 
 // ReaperStore is the database as the reaper needs it; internal/postgres documents the methods.
 type ReaperStore interface {
 	WithReaperLock(ctx context.Context, act func(context.Context) error) (bool, error)
 	BeginTick(ctx context.Context, blindAfter, lease time.Duration) (berth.Tick, error)
-	Look(ctx context.Context, tick int64) ([]berth.Sighting, error)
+	Distrust(ctx context.Context) error
 	Verdicts
 	Overdue
 	Pacing
@@ -43,8 +38,10 @@ type ReaperStore interface {
 
 // Verdicts are the reaper's writes about workers.
 type Verdicts interface {
-	OpenGap(ctx context.Context, tick int64, workerID string, instance berth.Instance, evidence string) error
-	ClearGap(ctx context.Context, workerID string, instance berth.Instance) error
+	OpenGap(
+		ctx context.Context, tick int64, workerID string, instance berth.Instance, evidence string, unseen time.Duration,
+	) error
+	ClearGap(ctx context.Context, tick int64, workerID string, instance berth.Instance) error
 	CordonLate(ctx context.Context, tick int64, workerID string, instance berth.Instance) (bool, error)
 	MarkLost(ctx context.Context, tick int64, workerID string, instance berth.Instance, evidence string) (bool, error)
 }
@@ -53,24 +50,21 @@ type Verdicts interface {
 type Overdue interface {
 	Unfinished(ctx context.Context) ([]berth.Sighting, error)
 	OverdueDrains(ctx context.Context, grace time.Duration) ([]berth.Sighting, error)
+	OwnedBy(ctx context.Context, workerID string, instance berth.Instance, limit int) ([]berth.Owned, error)
 	DisplaceLost(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error)
 	DisplaceDrained(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error)
 	ReplaceLost(ctx context.Context, limit int) (int, error)
 	EndOverdue(ctx context.Context, limit int) (int, error)
 }
 
-// Prober asks a worker who it is.
-type Prober interface {
-	Probe(ctx context.Context, sighting berth.Sighting) berth.ProbeResult
-}
-
 // Reaper acts on missing workers and overdue deadlines. It is safe for concurrent use.
 type Reaper struct {
 	store     ReaperStore
-	prober    Prober
+	detector  Detector
 	detection berth.Detection
 	logger    *slog.Logger
 	metrics   *reaperMetrics
+	memory    *memory
 
 	wake     chan struct{}
 	mu       sync.Mutex // guards cancel and judgedAt
@@ -80,9 +74,9 @@ type Reaper struct {
 }
 
 // NewReaper makes a reaper and registers its metrics. Zero numbers of detection are not defaulted: start from
-// berth.DefaultDetection.
+// berth.DefaultDetection, and make the detector from the same.
 func NewReaper(
-	store ReaperStore, prober Prober, detection berth.Detection, logger *slog.Logger, registry prometheus.Registerer,
+	store ReaperStore, detector Detector, detection berth.Detection, logger *slog.Logger, registry prometheus.Registerer,
 ) (*Reaper, error) {
 	metrics, err := newReaperMetrics(registry)
 	if err != nil {
@@ -90,10 +84,11 @@ func NewReaper(
 	}
 	return &Reaper{
 		store:     store,
-		prober:    prober,
+		detector:  detector,
 		detection: detection,
 		logger:    logger,
 		metrics:   metrics,
+		memory:    newMemory(),
 		wake:      make(chan struct{}, 1),
 	}, nil
 }
@@ -150,163 +145,127 @@ func (r *Reaper) Tick(ctx context.Context) error {
 }
 
 func (r *Reaper) tick(ctx context.Context) error {
+	before := time.Now()
 	tick, err := r.store.BeginTick(ctx, r.detection.BlindAfter, r.detection.Lease)
 	if err != nil {
 		return fmt.Errorf("begin tick: %w", err)
 	}
 	if tick.Blind {
 		r.logger.InfoContext(ctx, "reaper starts blind", "tick", tick.Number)
+		r.memory.forget()
 	}
-	opened, err := r.look(ctx, tick.Number)
-	if err != nil {
+	reading := berth.Reading{At: tick.At, Before: before, After: time.Now()}
+	if r.memory.stepped(reading, r.detection.ClockStep) && !tick.Blind {
+		return r.distrust(ctx)
+	}
+	if err := r.detect(ctx, tick.Number); err != nil {
 		return err
-	}
-	if opened > 0 {
-		if err := pause(ctx, r.detection.ConfirmDelay); err != nil {
-			return err
-		}
-		if _, err := r.look(ctx, tick.Number); err != nil {
-			return err
-		}
 	}
 	return r.finish(ctx)
 }
 
-// look judges every worker once and returns how many gaps it opened on presence.
-func (r *Reaper) look(ctx context.Context, tick int64) (opened int, err error) {
-	sightings, err := r.store.Look(ctx, tick)
-	if err != nil {
-		return 0, fmt.Errorf("look: %w", err)
-	}
-	r.metrics.workers.Set(float64(len(sightings)))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(probes)
-	for _, sighting := range sightings {
-		step := r.detection.Judge(sighting)
-		if step == berth.StepOpenGap && !sighting.Present {
-			opened++
-		}
-		if step != berth.StepNone {
-			group.Go(func() error { return r.act(ctx, tick, sighting, step) })
-		}
-	}
-	return opened, group.Wait()
+// errClockStep says that the database's clock, or ours, was moved.
+var errClockStep = errors.New("the database's clock and this process's have moved against each other")
+
+// distrust ends a tick whose measures of time mean nothing, and makes the next one start blind.
+func (r *Reaper) distrust(ctx context.Context) error {
+	r.metrics.distrusts.Inc()
+	return errors.Join(errClockStep, r.store.Distrust(ctx))
 }
 
-// act takes one step about one worker.
-func (r *Reaper) act(ctx context.Context, tick int64, s berth.Sighting, step berth.Step) error {
+// detect looks until no gap waits for its confirmation: at once, when the first one is old enough, and in between as
+// often as the sentinel, who cannot start another tick meanwhile.
+func (r *Reaper) detect(ctx context.Context, tick int64) error {
+	for began := time.Now(); ; {
+		wait, err := r.look(ctx, tick)
+		if err != nil {
+			return err
+		}
+		if wait == 0 || time.Since(began) > confirmDelays*r.detection.ConfirmDelay {
+			return nil
+		}
+		if r.detection.Watch > 0 && r.detection.Detector != berth.DetectSweep {
+			wait = min(wait, r.detection.Watch)
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// look judges every worker once, and says how long to wait for the next look; zero: for nothing.
+func (r *Reaper) look(ctx context.Context, tick int64) (wait time.Duration, err error) {
+	sight, err := r.see(ctx, berth.Look{Tick: tick})
+	if err != nil {
+		return 0, err
+	}
+	doubtful := &suspects{}
+	group, acting := errgroup.WithContext(ctx)
+	group.SetLimit(probes)
+	for _, s := range sight.Workers {
+		if w := r.detection.Ripens(s); w > 0 && (wait == 0 || w < wait) {
+			wait = w
+		}
+		r.noteRenewal(ctx, s)
+		if step := r.detection.Judge(s); step != berth.StepNone {
+			group.Go(func() error { return r.act(acting, tick, s, step, doubtful) })
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	return wait, r.loseSuspects(ctx, tick, doubtful.list, len(sight.Workers))
+}
+
+// see has the detector look, measures that, and remembers what was seen.
+func (r *Reaper) see(ctx context.Context, look berth.Look) (Sight, error) {
+	before := time.Now()
+	sight, err := r.detector.Look(ctx, look)
+	after := time.Now()
+	if err != nil {
+		return sight, fmt.Errorf("look: %w", err)
+	}
+	r.metrics.looked(string(r.detection.Detector), sight, after.Sub(before))
+	if r.memory.stepped(berth.Reading{At: sight.At, Before: before, After: after}, r.detection.ClockStep) {
+		return sight, r.distrust(ctx)
+	}
+	r.memory.looked(sight.Workers, before)
+	return sight, nil
+}
+
+// act takes one step about one worker. Losses that are not proven are left to be counted.
+func (r *Reaper) act(ctx context.Context, tick int64, s berth.Sighting, step berth.Step, doubtful *suspects) error {
 	switch step {
 	case berth.StepOpenGap:
-		evidence := evidencePresence
-		if s.Present {
-			evidence = evidenceLate
-		}
-		r.logger.InfoContext(ctx, "gap opened", "worker_id", s.WorkerID, "instance", s.Instance, "evidence", evidence)
-		return r.store.OpenGap(ctx, tick, s.WorkerID, s.Instance, evidence)
+		return r.openGap(ctx, tick, s)
 	case berth.StepClearGap:
-		return r.clear(ctx, s)
+		return r.clearGap(ctx, tick, s, "seen again")
 	case berth.StepCordon:
 		_, err := r.store.CordonLate(ctx, tick, s.WorkerID, s.Instance)
 		return err
-	case berth.StepProbe:
-		return r.probe(ctx, tick, s)
+	case berth.StepConfirm:
+		return r.confirm(ctx, tick, s, doubtful)
 	case berth.StepLose:
-		return r.lose(ctx, tick, s, evidencePaused)
+		doubtful.add(suspect{Sighting: s, step: step, evidence: evidencePaused})
+		return nil
 	default:
 		return nil
 	}
 }
 
-// probe asks a worker whose presence is gone, and acts on the answer.
-func (r *Reaper) probe(ctx context.Context, tick int64, s berth.Sighting) error {
-	result := r.prober.Probe(ctx, s)
-	switch {
-	case result == berth.ProbeAlive:
-		return r.clear(ctx, s)
-	case !r.detection.Lost(s, result):
+// confirm looks for other evidence about a worker that is missing, and acts on it.
+func (r *Reaper) confirm(ctx context.Context, tick int64, s berth.Sighting, doubtful *suspects) error {
+	verdict, evidence := r.detector.Confirm(ctx, s)
+	switch verdict {
+	case berth.VerdictAlive:
+		return r.clearGap(ctx, tick, s, "answered")
+	case berth.VerdictDead:
+		return r.lose(ctx, tick, s, evidence)
+	case berth.VerdictSilent:
+		doubtful.add(suspect{Sighting: s, step: berth.StepConfirm, evidence: evidence})
 		return nil
-	case result == berth.ProbeDead:
-		return r.lose(ctx, tick, s, evidenceRefused)
 	default:
-		return r.lose(ctx, tick, s, evidenceSilent)
-	}
-}
-
-// clear ends the gap of a worker that is back.
-func (r *Reaper) clear(ctx context.Context, s berth.Sighting) error {
-	r.logger.InfoContext(ctx, "gap cleared", "worker_id", s.WorkerID, "instance", s.Instance, "age", s.GapAge)
-	return r.store.ClearGap(ctx, s.WorkerID, s.Instance)
-}
-
-// lose declares an instance dead and takes its sessions off it.
-func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidence string) error {
-	lost, err := r.store.MarkLost(ctx, tick, s.WorkerID, s.Instance, evidence)
-	if err != nil || !lost {
-		return err
-	}
-	r.metrics.lost.WithLabelValues(evidence).Inc()
-	r.logger.WarnContext(ctx, "loss confirmed", "worker_id", s.WorkerID, "instance", s.Instance,
-		"evidence", evidence, "gap_age", s.GapAge)
-	return r.displace(ctx, s, r.store.DisplaceLost)
-}
-
-type displacer func(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error)
-
-// displace moves an instance's sessions chunk by chunk. Rows that somebody works on are left for the next tick.
-func (r *Reaper) displace(ctx context.Context, s berth.Sighting, move displacer) error {
-	for {
-		moved, err := move(ctx, s.WorkerID, s.Instance, chunk)
-		if err != nil {
-			return fmt.Errorf("displace sessions of %s: %w", s.WorkerID, err)
-		}
-		if moved == 0 {
-			return nil
-		}
-		r.metrics.displaced.Add(float64(moved))
-		r.logger.InfoContext(ctx, "sessions displaced", "worker_id", s.WorkerID, "instance", s.Instance, "sessions", moved)
-	}
-}
-
-// finish does what does not wait for a verdict: what an earlier tick left, drains past their deadline, sessions that
-// want another worker at once, overdue deadlines, and how much load workers are given.
-func (r *Reaper) finish(ctx context.Context) error {
-	unfinished, err := r.store.Unfinished(ctx)
-	if err != nil {
-		return fmt.Errorf("find unfinished losses: %w", err)
-	}
-	for _, s := range unfinished {
-		if err := r.displace(ctx, s, r.store.DisplaceLost); err != nil {
-			return err
-		}
-	}
-	drains, err := r.store.OverdueDrains(ctx, r.detection.DrainGrace)
-	if err != nil {
-		return fmt.Errorf("find overdue drains: %w", err)
-	}
-	for _, s := range drains {
-		if err := r.displace(ctx, s, r.store.DisplaceDrained); err != nil {
-			return err
-		}
-	}
-	if _, err := r.store.ReplaceLost(ctx, chunk); err != nil {
-		return fmt.Errorf("replace lost sessions: %w", err)
-	}
-	if err := r.endOverdue(ctx); err != nil {
-		return err
-	}
-	return r.pace(ctx)
-}
-
-func (r *Reaper) endOverdue(ctx context.Context) error {
-	for {
-		ended, err := r.store.EndOverdue(ctx, chunk)
-		if err != nil {
-			return fmt.Errorf("end overdue sessions: %w", err)
-		}
-		r.metrics.overdue.Add(float64(ended))
-		if ended < chunk {
-			return nil
-		}
+		return nil
 	}
 }
 
@@ -317,6 +276,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }

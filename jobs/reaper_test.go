@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -19,10 +20,27 @@ import (
 
 var detection = berth.DefaultDetection()
 
-func newReaper(t *testing.T, store jobs.ReaperStore, prober jobs.Prober) (*jobs.Reaper, *prometheus.Registry) {
+// reaperStore is all that a reaper and its detector ask of the database.
+type reaperStore interface {
+	jobs.ReaperStore
+	jobs.LookStore
+}
+
+func newReaper(t *testing.T, store reaperStore, prober jobs.Prober) (*jobs.Reaper, *prometheus.Registry) {
+	t.Helper()
+	return newReaperOf(t, detection, store, prober, nil, testkit.Logger(t))
+}
+
+func newReaperOf(
+	t *testing.T, numbers berth.Detection, store reaperStore, prober jobs.Prober, asker jobs.Asker, logger *slog.Logger,
+) (*jobs.Reaper, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	reaper, err := jobs.NewReaper(store, prober, detection, testkit.Logger(t), registry)
+	detector, err := jobs.NewDetector(numbers, store, prober, asker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reaper, err := jobs.NewReaper(store, detector, numbers, logger, registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +238,7 @@ func TestTickFinishesWhatIsOverdue(t *testing.T) {
 func TestStepThatFailsFailsTheTick(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{
-		"BeginTick", "Look", "OpenGap", "MarkLost", "DisplaceLost", "Unfinished", "OverdueDrains", "DisplaceDrained",
+		"BeginTick", "Look", "OpenGap", "MarkLost", "OwnedBy", "DisplaceLost", "Unfinished", "OverdueDrains", "DisplaceDrained",
 		"ReplaceLost", "EndOverdue", "WarmWorkers", "JudgeWorkers",
 	} {
 		t.Run(method, func(t *testing.T) {

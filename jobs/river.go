@@ -21,6 +21,8 @@ type Config struct {
 	Schema string
 	// TickInterval is the period of the reaper. Zero: one second.
 	TickInterval time.Duration
+	// Sentinel watches workers between ticks. Nil: nobody does in this process.
+	Sentinel *Sentinel
 }
 
 const (
@@ -38,9 +40,10 @@ const (
 
 // Runner runs periodic jobs on River. One replica's client leads and inserts them; any may work them.
 type Runner struct {
-	client *river.Client[pgx.Tx]
-	reaper *Reaper
-	gauge  *gauge
+	client   *river.Client[pgx.Tx]
+	reaper   *Reaper
+	sentinel *Sentinel
+	gauge    *gauge
 
 	mu      sync.Mutex // guards cancel
 	cancel  context.CancelFunc
@@ -107,7 +110,7 @@ func NewRunner(
 	if err != nil {
 		return nil, fmt.Errorf("make river client: %w", err)
 	}
-	return &Runner{client: client, reaper: reaper, gauge: gauge}, nil
+	return &Runner{client: client, reaper: reaper, sentinel: config.Sentinel, gauge: gauge}, nil
 }
 
 // riverWorkers says what each kind of job does.
@@ -157,6 +160,9 @@ func (r *Runner) Start(ctx context.Context) error {
 		r.reaper.Stop()
 		return fmt.Errorf("start river: %w", err)
 	}
+	if r.sentinel != nil {
+		r.sentinel.Start(ctx)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancel == nil {
@@ -168,6 +174,9 @@ func (r *Runner) Start(ctx context.Context) error {
 
 // Stop cancels running jobs, which may be cut anywhere, and waits for them until ctx ends. It is idempotent.
 func (r *Runner) Stop(ctx context.Context) error {
+	if r.sentinel != nil {
+		r.sentinel.Stop()
+	}
 	r.reaper.Stop()
 	r.stopReading()
 	if err := r.client.StopAndCancel(ctx); err != nil {

@@ -20,8 +20,7 @@ func (c *cell) runner() (*jobs.Runner, *jobs.Reaper) {
 	store := c.open()
 	logger := testkit.Logger(c.T)
 	registry := prometheus.NewRegistry()
-	reaper, err := jobs.NewReaper(store, jobs.NewHTTPProber(5*time.Second), detection, logger, registry)
-	c.ok(err)
+	reaper := c.reaperOf(detection, store, logger, registry)
 	runner, err := jobs.NewRunner(store.Pool(), reaper, store, logger, registry, jobs.Config{TickInterval: 200 * time.Millisecond})
 	c.ok(err)
 	return runner, reaper

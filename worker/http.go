@@ -34,10 +34,11 @@ func (w *Worker) signalingHandler() http.Handler {
 	return mux
 }
 
-// controlHandler serves the platform: the reaper's probe, metrics, nudges.
+// controlHandler serves the platform: the reaper's probe, a sweep's question, metrics, nudges.
 func (w *Worker) controlHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", w.probe)
+	mux.HandleFunc("GET /sockets", w.sockets)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(w.deps.Metrics, promhttp.HandlerOpts{Registry: w.deps.Metrics}))
 	mux.HandleFunc("POST /nudge", w.nudge)
 	return mux

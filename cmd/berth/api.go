@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/berthdev/berth/api"
@@ -119,21 +120,18 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	if err != nil {
 		return err
 	}
-	reaper, err := jobs.NewReaper(p.jobs, jobs.NewHTTPProber(0), detection(settings), logger, registry)
+	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
+	signer := auth.NewSigner(keys)
+	reaper, err := p.makeJobs(settings, signer, logger, registry)
 	if err != nil {
 		return err
 	}
-	if p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger, registry,
-		jobs.Config{TickInterval: settings.Reaper.Tick}); err != nil {
-		return err
-	}
-	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
 	refusals := postgres.NewRefusalCounter(p.store, logger)
 	p.server, err = api.New(api.Dependencies{
 		Placer: p.store, Sessions: p.store, Workers: p.store, Renewals: p.store, Database: p.store,
 		Events: p.store, Capacity: p.store, Waker: reaper, Refusals: refusals,
 		Keys:         auth.NewAuthenticator(p.store, auth.AuthenticatorConfig{}),
-		Signer:       auth.NewSigner(keys),
+		Signer:       signer,
 		RejoinTokens: rejoins,
 		SigningKeys:  keys,
 		Log:          logger,
@@ -153,6 +151,28 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	return p.server.Start(background)
 }
 
+// makeJobs makes the reaper, the sentinel and the runner of jobs, which starts both.
+func (p *apiProcess) makeJobs(
+	settings config.API, signer *auth.Signer, logger *slog.Logger, registry prometheus.Registerer,
+) (*jobs.Reaper, error) {
+	numbers := detection(settings)
+	detector, err := jobs.NewDetector(numbers, p.jobs, jobs.NewHTTPProber(0), jobs.NewHTTPAsker(0, signer.SignNudge))
+	if err != nil {
+		return nil, err
+	}
+	reaper, err := jobs.NewReaper(p.jobs, detector, numbers, logger, registry)
+	if err != nil {
+		return nil, err
+	}
+	sentinel, err := jobs.NewSentinel(p.jobs, reaper, numbers, logger, registry)
+	if err != nil {
+		return nil, err
+	}
+	p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger, registry,
+		jobs.Config{TickInterval: settings.Reaper.Tick, Sentinel: sentinel})
+	return reaper, err
+}
+
 // rejoinSecrets reads the secrets of rejoin tokens, and makes the keys of a database that has none yet.
 func rejoinSecrets(ctx context.Context, store *postgres.Store) ([][]byte, error) {
 	if err := store.RotateKeys(ctx); err != nil {
@@ -163,6 +183,10 @@ func rejoinSecrets(ctx context.Context, store *postgres.Store) ([][]byte, error)
 
 func detection(settings config.API) berth.Detection {
 	numbers := berth.DefaultDetection()
+	numbers.Detector = berth.Detector(settings.Reaper.Detector)
+	numbers.Tick = settings.Reaper.Tick
+	numbers.Watch = settings.Reaper.Sentinel
+	numbers.WalkSessions = settings.Reaper.WalkSessions
 	numbers.ConfirmDelay = settings.Reaper.ConfirmDelay
 	numbers.PauseLimit = settings.Reaper.PauseLimit
 	numbers.Lease = settings.Detection.Lease

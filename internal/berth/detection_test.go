@@ -18,23 +18,23 @@ func TestJudge(t *testing.T) {
 		sighting berth.Sighting
 		want     berth.Step
 	}{
-		"well":                                {berth.Sighting{Present: true, Late: runs}, berth.StepNone},
-		"well, expires this instant":          {berth.Sighting{Present: true}, berth.StepNone},
-		"gone, first sign":                    {berth.Sighting{Late: runs}, berth.StepOpenGap},
-		"gone and late, first sign":           {berth.Sighting{Late: tooLate}, berth.StepOpenGap},
-		"gone, too early to ask":              {berth.Sighting{Late: runs, GapOpen: true, GapAge: 399 * time.Millisecond}, berth.StepNone},
-		"gone, time to ask":                   {berth.Sighting{Late: runs, GapOpen: true, GapAge: 400 * time.Millisecond}, berth.StepProbe},
-		"gone and late, time to ask":          {berth.Sighting{Late: tooLate, GapOpen: true, GapAge: time.Minute}, berth.StepProbe},
-		"back":                                {berth.Sighting{Present: true, Late: runs, GapOpen: true, GapAge: time.Second}, berth.StepClearGap},
-		"back, cordoned":                      {berth.Sighting{Present: true, Late: runs, GapOpen: true, Cordoned: true}, berth.StepClearGap},
-		"paused, first sign":                  {berth.Sighting{Present: true, Late: late}, berth.StepOpenGap},
-		"paused":                              {berth.Sighting{Present: true, Late: late, GapOpen: true}, berth.StepCordon},
-		"paused, cordoned":                    {berth.Sighting{Present: true, Late: late, GapOpen: true, Cordoned: true}, berth.StepNone},
-		"paused, cordoned, no gap any more":   {berth.Sighting{Present: true, Late: late, Cordoned: true}, berth.StepOpenGap},
-		"paused beyond the limit":             {berth.Sighting{Present: true, Late: tooLate, GapOpen: true, Cordoned: true}, berth.StepLose},
-		"paused at the limit":                 {berth.Sighting{Present: true, Late: 45 * time.Second, GapOpen: true}, berth.StepLose},
-		"paused beyond the limit, first sign": {berth.Sighting{Present: true, Late: tooLate}, berth.StepOpenGap},
-		"well, but cordoned":                  {berth.Sighting{Present: true, Late: runs, Cordoned: true}, berth.StepNone},
+		"well":                                {berth.Sighting{Late: runs}, berth.StepNone},
+		"well, expires this instant":          {berth.Sighting{}, berth.StepNone},
+		"gone, first sign":                    {berth.Sighting{Missing: true, Late: runs}, berth.StepOpenGap},
+		"gone and late, first sign":           {berth.Sighting{Missing: true, Late: tooLate}, berth.StepOpenGap},
+		"gone, too early to ask":              {berth.Sighting{Missing: true, Late: runs, GapOpen: true, GapAge: 399 * time.Millisecond}, berth.StepNone},
+		"gone, time to ask":                   {berth.Sighting{Missing: true, Late: runs, GapOpen: true, GapAge: 400 * time.Millisecond}, berth.StepConfirm},
+		"gone and late, time to ask":          {berth.Sighting{Missing: true, Late: tooLate, GapOpen: true, GapAge: time.Minute}, berth.StepConfirm},
+		"back":                                {berth.Sighting{Late: runs, GapOpen: true, GapAge: time.Second}, berth.StepClearGap},
+		"back, cordoned":                      {berth.Sighting{Late: runs, GapOpen: true, Cordoned: true}, berth.StepClearGap},
+		"paused, first sign":                  {berth.Sighting{Late: late}, berth.StepOpenGap},
+		"paused":                              {berth.Sighting{Late: late, GapOpen: true}, berth.StepCordon},
+		"paused, cordoned":                    {berth.Sighting{Late: late, GapOpen: true, Cordoned: true}, berth.StepNone},
+		"paused, cordoned, no gap any more":   {berth.Sighting{Late: late, Cordoned: true}, berth.StepOpenGap},
+		"paused beyond the limit":             {berth.Sighting{Late: tooLate, GapOpen: true, Cordoned: true}, berth.StepLose},
+		"paused at the limit":                 {berth.Sighting{Late: 45 * time.Second, GapOpen: true}, berth.StepLose},
+		"paused beyond the limit, first sign": {berth.Sighting{Late: tooLate}, berth.StepOpenGap},
+		"well, but cordoned":                  {berth.Sighting{Late: runs, Cordoned: true}, berth.StepNone},
 	} {
 		if got := detection.Judge(test.sighting); got != test.want {
 			t.Errorf("%s: got %s, want %s", name, got, test.want)
@@ -47,7 +47,7 @@ func anySighting(t *rapid.T) berth.Sighting {
 		return time.Duration(rapid.Int64Range(-int64(2*time.Minute), int64(2*time.Minute)).Draw(t, "duration"))
 	})
 	s := berth.Sighting{
-		Present: rapid.Bool().Draw(t, "present"), Cordoned: rapid.Bool().Draw(t, "cordoned"), Late: duration.Draw(t, "late"),
+		Missing: rapid.Bool().Draw(t, "missing"), Cordoned: rapid.Bool().Draw(t, "cordoned"), Late: duration.Draw(t, "late"),
 		GapOpen: rapid.Bool().Draw(t, "gap open"),
 	}
 	if s.GapOpen {
@@ -67,14 +67,14 @@ func TestFirstSignIsOnlyNoted(t *testing.T) {
 	})
 }
 
-// Presence says that the process lives: it is asked nothing, and lost only when it is late beyond the pause limit.
-func TestPresentWorkerIsLostOnlyBeyondThePauseLimit(t *testing.T) {
+// A worker that is not missing lives: it is asked nothing, and lost only when it is late beyond the pause limit.
+func TestWorkerThatIsNotMissingIsLostOnlyBeyondThePauseLimit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySighting(t)
-		s.Present = true
+		s.Missing = false
 		step := detection.Judge(s)
-		if step == berth.StepProbe || step == berth.StepLose && s.Late < detection.PauseLimit {
+		if step == berth.StepConfirm || step == berth.StepLose && s.Late < detection.PauseLimit {
 			t.Fatalf("%+v: %s", s, step)
 		}
 	})
@@ -100,29 +100,63 @@ func TestMissingWorkerIsAlwaysDealtWith(t *testing.T) {
 		s := anySighting(t)
 		s.GapOpen, s.GapAge = true, time.Hour
 		s.Late = max(s.Late, detection.PauseLimit)
-		if step := detection.Judge(s); step != berth.StepProbe && step != berth.StepLose {
+		if step := detection.Judge(s); step != berth.StepConfirm && step != berth.StepLose {
 			t.Fatalf("%+v: %s", s, step)
 		}
 	})
 }
 
-func TestLost(t *testing.T) {
+func TestProbed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		late  time.Duration
 		probe berth.ProbeResult
-		want  bool
+		want  berth.Verdict
 	}{
-		{-time.Hour, berth.ProbeDead, true},
-		{time.Hour, berth.ProbeDead, true},
-		{time.Hour, berth.ProbeAlive, false},
-		{4*time.Second - 1, berth.ProbeUnknown, false},
-		{4 * time.Second, berth.ProbeUnknown, true},
-		{-time.Second, berth.ProbeUnknown, false},
-		{time.Hour, "unheard of", false},
+		{-time.Hour, berth.ProbeDead, berth.VerdictDead},
+		{time.Hour, berth.ProbeDead, berth.VerdictDead},
+		{time.Hour, berth.ProbeAlive, berth.VerdictAlive},
+		{4*time.Second - 1, berth.ProbeUnknown, berth.VerdictOpen},
+		{4 * time.Second, berth.ProbeUnknown, berth.VerdictSilent},
+		{-time.Second, berth.ProbeUnknown, berth.VerdictOpen},
+		{time.Hour, "unheard of", berth.VerdictOpen},
 	} {
-		if got := detection.Lost(berth.Sighting{Late: test.late}, test.probe); got != test.want {
+		if got := detection.Probed(berth.Sighting{Late: test.late}, test.probe); got != test.want {
 			t.Errorf("%v late, %s: got %v", test.late, test.probe, got)
+		}
+	}
+}
+
+// A gap that waits is looked at again exactly when it can be confirmed, and one that can be is not waited for.
+func TestGapRipensAtTheConfirmDelay(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySighting(t)
+		wait := detection.Ripens(s)
+		if wait < 0 || wait > detection.ConfirmDelay || (wait > 0) != (s.Missing && (!s.GapOpen || s.GapAge < detection.ConfirmDelay)) {
+			t.Fatalf("%+v: %v", s, wait)
+		}
+		if wait == 0 {
+			return
+		}
+		s.GapOpen, s.GapAge = true, s.GapAge+wait
+		if step := detection.Judge(s); step != berth.StepConfirm {
+			t.Fatalf("%+v after %v: %s", s, wait, step)
+		}
+	})
+}
+
+func TestOverwhelming(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		unproven, workers int
+		want              bool
+	}{
+		{0, 0, false}, {1, 1, false}, {2, 2, false}, {2, 3, false}, {3, 3, true}, {3, 5, true}, {3, 6, false}, {4, 7, true},
+		{500, 1000, false}, {501, 1000, true},
+	} {
+		if got := detection.Overwhelming(test.unproven, test.workers); got != test.want {
+			t.Errorf("%d of %d: got %v", test.unproven, test.workers, got)
 		}
 	}
 }

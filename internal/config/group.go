@@ -69,6 +69,9 @@ type Renewal struct {
 
 // Reaper holds the numbers by which the API judges workers.
 type Reaper struct {
+	Detector     string        `env:"BERTH_DETECTOR" default:"presence" oneof:"presence lease sweep"`
+	Sentinel     time.Duration `env:"BERTH_SENTINEL_LOOK" default:"100ms" min:"0s" max:"1s"`
+	WalkSessions bool          `env:"BERTH_WALK_SESSIONS" default:"false"`
 	Tick         time.Duration `env:"BERTH_REAPER_TICK" default:"1s" min:"100ms" max:"1m"`
 	ConfirmDelay time.Duration `env:"BERTH_CONFIRM_DELAY" default:"400ms" min:"50ms" max:"30s"`
 	PauseLimit   time.Duration `env:"BERTH_PAUSE_LIMIT" default:"45s" min:"1s" max:"30m"`

@@ -43,7 +43,10 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reaper := config.Reaper{Tick: time.Second, ConfirmDelay: 400 * time.Millisecond, PauseLimit: 45 * time.Second}
+	reaper := config.Reaper{
+		Detector: "presence", Sentinel: 100 * time.Millisecond, Tick: time.Second, ConfirmDelay: 400 * time.Millisecond,
+		PauseLimit: 45 * time.Second,
+	}
 	if diff := cmp.Diff(reaper, api.Reaper); diff != "" {
 		t.Error(diff)
 	}

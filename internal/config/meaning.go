@@ -9,7 +9,7 @@ func meaning(name string) string {
 		"BERTH_DATABASE_URL": "Postgres 15 or newer. May point at a pooler in transaction mode.",
 		"BERTH_DATABASE_DIRECT_URL": "The same database without a pooler, for migrations and for the session locks by which a worker is " +
 			"known to live, which a pooler loses.",
-		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. One for a worker's presence, or nine for an API's jobs, come on top.",
+		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. One for a worker's presence, or ten for an API's jobs, come on top.",
 
 		"BERTH_LISTEN":           "Listening address of the HTTP API.",
 		"BERTH_PUBLIC_URL":       "URL under which clients reach the API; `rejoin_url` starts with it.",
@@ -25,11 +25,15 @@ func meaning(name string) string {
 
 		"BERTH_RENEW_INTERVAL": "How often a worker renews its lease.",
 		"BERTH_LEASE":          "How long a worker owns its sessions after a renewal. The same for all processes.",
-		"BERTH_CONFIRM_DELAY":  "Time between the first sign that a worker is gone and the second look, by other evidence.",
-		"BERTH_REAPER_TICK":    "How often missing workers and overdue deadlines are looked for.",
-		"BERTH_PAUSE_LIMIT":    "How long a worker may be paused (its lease late, its connection up) before it counts as lost.",
-		"BERTH_HOLD_LIMIT":     "How long a worker keeps running sessions while the database is away.",
-		"BERTH_REJOIN_WINDOW":  "How long a session whose worker was lost waits for its client.",
+		"BERTH_DETECTOR": "By which sign a worker counts as missing at first: `presence`, its lock is gone; `lease`, its lease is over; `sweep`, " +
+			"it does not answer. See [failure detection](failure-detection.md).",
+		"BERTH_SENTINEL_LOOK": "How often missing workers are looked for between ticks. `0s`: never.",
+		"BERTH_WALK_SESSIONS": "Lets each look read every live session as well, to compare costs. Not for production.",
+		"BERTH_CONFIRM_DELAY": "Time between the first sign that a worker is gone and the second look, by other evidence.",
+		"BERTH_REAPER_TICK":   "How often missing workers and overdue deadlines are looked for.",
+		"BERTH_PAUSE_LIMIT":   "How long a worker may be paused (its lease late, its connection up) before it counts as lost.",
+		"BERTH_HOLD_LIMIT":    "How long a worker keeps running sessions while the database is away.",
+		"BERTH_REJOIN_WINDOW": "How long a session whose worker was lost waits for its client.",
 
 		"BERTH_CONNECT_WINDOW": "How long a new session waits for its first connection before its slot is given back.",
 		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",

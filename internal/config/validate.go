@@ -181,6 +181,9 @@ func (r Renewal) rules(p *problems, lease time.Duration) {
 	shorter(p, "BERTH_HOLD_LIMIT", lease, r.HoldLimit, "is not longer than the lease", "give more than BERTH_LEASE, or lower that")
 }
 
+// leastSentinelLook keeps a mistyped number from being a load on the database.
+const leastSentinelLook = 20 * time.Millisecond
+
 // rules does the same for the reaper.
 func (r Reaper) rules(p *problems, lease time.Duration) {
 	if p.has("BERTH_LEASE") {
@@ -188,6 +191,9 @@ func (r Reaper) rules(p *problems, lease time.Duration) {
 	}
 	shorter(p, "BERTH_CONFIRM_DELAY", r.ConfirmDelay, lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
 	shorter(p, "BERTH_REAPER_TICK", r.Tick, lease, "is not shorter than the lease", "give less than BERTH_LEASE, or raise that")
+	if !p.has("BERTH_SENTINEL_LOOK") && r.Sentinel > 0 && r.Sentinel < leastSentinelLook {
+		p.add("BERTH_SENTINEL_LOOK", "is too short to be kept", "give at least "+leastSentinelLook.String()+", or 0s for no looks at all")
+	}
 	shorter(p, "BERTH_PAUSE_LIMIT", lease, r.PauseLimit, "is not longer than the lease", "give more than BERTH_LEASE, or lower that")
 }
 

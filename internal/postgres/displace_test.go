@@ -225,7 +225,7 @@ func TestScenario_C11_OnlyAnUnavailableWorkerIsNeverPicked(t *testing.T) {
 	refusedTo("draining")
 	tick, err := r.store.BeginTick(t.Context(), lease, lease)
 	r.ok(err)
-	r.ok(r.store.OpenGap(t.Context(), tick.Number, w.id, w.number, "test"))
+	r.ok(r.store.OpenGap(t.Context(), tick.Number, w.id, w.number, "test", 0))
 	gone, err := r.store.MarkLost(t.Context(), tick.Number, w.id, w.number, "test")
 	if err != nil || !gone {
 		t.Fatalf("mark lost: %v, %v", gone, err)

@@ -85,7 +85,7 @@ func (m *machine) Leave(t *rapid.T) {
 func (m *machine) Lose(t *rapid.T) {
 	id, w := m.drawWorker(t)
 	tick := m.rig.tick()
-	if err := m.store().OpenGap(t.Context(), tick.Number, id, w.instance, "test"); err != nil {
+	if err := m.store().OpenGap(t.Context(), tick.Number, id, w.instance, "test", 0); err != nil {
 		t.Fatal(err)
 	}
 	lost, err := m.store().MarkLost(t.Context(), tick.Number, id, w.instance, "test")
@@ -93,7 +93,7 @@ func (m *machine) Lose(t *rapid.T) {
 		t.Fatalf("lost %v, %v; it was %s", lost, err, w.state)
 	}
 	if !lost {
-		m.rig.ok(m.store().ClearGap(t.Context(), id, w.instance))
+		m.rig.ok(m.store().ClearGap(t.Context(), tick.Number, id, w.instance))
 		return
 	}
 	if _, err := m.store().DisplaceLost(t.Context(), id, w.instance, 100); err != nil {

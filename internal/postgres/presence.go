@@ -39,18 +39,25 @@ func (s *Store) Presence(ctx context.Context, instance berth.Instance) (berth.Pr
 }
 
 // errPooled says that the lock would belong to a pooler's connection, and outlive this process.
-var errPooled = errors.New("the direct database url leads to a pooler, whose connection would keep the presence lock " +
+var errPooled = errors.New("the direct database url leads to a pooler, whose connection would keep locks " +
 	"when this process dies; let BERTH_DATABASE_DIRECT_URL name Postgres itself")
 
-// takePresence takes the lock after a look at who is on the other side: a pooler names a backend of its own making
-// when a client connects, and not the one that runs its statements.
-func takePresence(ctx context.Context, conn *pgx.Conn, instance berth.Instance) error {
+// direct looks who is on the other side: a pooler names a backend of its own making when a client connects, and not the
+// one that runs its statements.
+func direct(ctx context.Context, conn *pgx.Conn) error {
 	var backend uint32
 	if err := conn.QueryRow(ctx, "select pg_backend_pid()").Scan(&backend); err != nil {
 		return err
 	}
 	if backend != conn.PgConn().PID() {
 		return errPooled
+	}
+	return nil
+}
+
+func takePresence(ctx context.Context, conn *pgx.Conn, instance berth.Instance) error {
+	if err := direct(ctx, conn); err != nil {
+		return err
 	}
 	var taken bool
 	err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1::int, $2::int)", presenceClass, int32(instance)).Scan(&taken)

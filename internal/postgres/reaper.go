@@ -11,46 +11,23 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// reaperLock is the advisory lock of the one actor: class "berr", number 1.
-const (
-	reaperClass  = 0x62657272
-	reaperNumber = 1
-)
-
-// WithReaperLock runs act while this store is the one actor, and reports false when another is, here or elsewhere. The
-// lock lives as long as a transaction that carries nothing else, so it ends with the process. It has a connection of
-// its own: act asks the pool for others.
-func (s *Store) WithReaperLock(ctx context.Context, act func(context.Context) error) (ran bool, err error) {
-	if !s.acting.TryLock() {
-		return false, nil
-	}
-	defer s.acting.Unlock()
-	err = pgx.BeginFunc(ctx, s.locks, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, "select pg_try_advisory_xact_lock($1::int, $2::int)", reaperClass, reaperNumber).Scan(&ran)
-		if err != nil || !ran {
-			return err
-		}
-		return act(ctx)
-	})
-	if err != nil {
-		err = fmt.Errorf("hold reaper lock: %w", fault(err))
-	}
-	return ran, err
-}
-
 // BeginTick numbers a tick. blindAfter is the age at which the last look no longer counts, and lease the full term
 // that every worker is given then.
 func (s *Store) BeginTick(ctx context.Context, blindAfter, lease time.Duration) (berth.Tick, error) {
 	type tickRow struct {
 		Tick  int64
 		Blind bool
+		At    time.Time
 	}
 	rows, err := collect[tickRow](ctx, s, "tick_begin", blindAfter, lease)
 	if err != nil {
 		return berth.Tick{}, err
 	}
-	return berth.Tick{Number: rows[0].Tick, Blind: rows[0].Blind}, nil
+	return berth.Tick{Number: rows[0].Tick, Blind: rows[0].Blind, At: rows[0].At}, nil
 }
+
+// Distrust makes the next tick start blind, whoever runs it.
+func (s *Store) Distrust(ctx context.Context) error { return s.exec(ctx, "tick_distrust") }
 
 type sightingRow struct {
 	ID               string
@@ -62,43 +39,114 @@ type sightingRow struct {
 	LeaseLateSeconds float64
 	Leased           bool
 	GapAgeSeconds    *float64
+	GapUnseenSeconds *float64
 }
 
-// Look reads every serving worker as the reaper sees it, and records that tick looked. It fails with berth.ErrStale
-// when another tick began since.
-func (s *Store) Look(ctx context.Context, tick int64) ([]berth.Sighting, error) {
-	if err := s.current(ctx, "tick_looked", tick); err != nil {
-		return nil, err
+func (row sightingRow) sighting() berth.Sighting {
+	return berth.Sighting{
+		WorkerID:   row.ID,
+		Instance:   berth.Instance(row.Instance),
+		State:      berth.WorkerState(row.State),
+		ControlURL: row.ControlURL,
+		Cordoned:   row.CordonedReason != "",
+		Present:    row.Present,
+		Late:       seconds(row.LeaseLateSeconds),
+		GapOpen:    row.GapAgeSeconds != nil,
+		GapAge:     seconds(deref(row.GapAgeSeconds)),
+		GapUnseen:  seconds(deref(row.GapUnseenSeconds)),
 	}
-	rows, err := collect[sightingRow](ctx, s, "reaper_look")
-	sightings := make([]berth.Sighting, 0, len(rows))
-	for _, row := range rows {
-		sighting := berth.Sighting{
-			WorkerID:   row.ID,
-			Instance:   berth.Instance(row.Instance),
-			State:      berth.WorkerState(row.State),
-			ControlURL: row.ControlURL,
-			Cordoned:   row.CordonedReason != "",
-			Present:    row.Present,
-			Late:       seconds(row.LeaseLateSeconds),
-			GapOpen:    row.GapAgeSeconds != nil,
-			GapAge:     seconds(deref(row.GapAgeSeconds)),
-		}
-		sightings = append(sightings, sighting)
+}
+
+// Look reads every serving worker as the reaper sees it, and records that its tick looked. It fails with berth.ErrStale
+// when another tick began since, or the reaper's memory was distrusted.
+func (s *Store) Look(ctx context.Context, look berth.Look) (berth.View, error) {
+	if !look.Fresh {
+		return s.look(ctx, s.pool, look)
 	}
-	return sightings, err
+	settings := s.pool.Config().ConnConfig
+	conn, err := pgx.ConnectConfig(ctx, settings)
+	if err != nil {
+		return berth.View{}, fmt.Errorf("open a fresh connection: %w", fault(err))
+	}
+	view, err := s.look(ctx, conn, look)
+	_ = conn.Close(context.WithoutCancel(ctx)) // nothing was left on it
+	return view, err
+}
+
+// querier is a connection, or a pool of them.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func (s *Store) look(ctx context.Context, on querier, look berth.Look) (berth.View, error) {
+	var at *time.Time
+	if err := on.QueryRow(ctx, s.queries["tick_looked"], look.Tick).Scan(&at); err != nil {
+		return berth.View{}, named("tick_looked", err)
+	}
+	if at == nil {
+		return berth.View{}, berth.ErrStale
+	}
+	rows, err := on.Query(ctx, s.queries["reaper_look"], look.Presence)
+	if err != nil {
+		return berth.View{}, named("reaper_look", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[sightingRow])
+	view := berth.View{At: *at, Workers: make([]berth.Sighting, 0, len(found))}
+	for _, row := range found {
+		view.Workers = append(view.Workers, row.sighting())
+	}
+	return view, named("reaper_look", err)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// OpenGap records the first observation that a worker is missing. A gap that is open stays as it is.
-func (s *Store) OpenGap(ctx context.Context, tick int64, workerID string, instance berth.Instance, evidence string) error {
-	return s.exec(ctx, "gap_open", tick, workerID, int32(instance), evidence)
+type ownedRow struct {
+	Key        int64
+	ID         string
+	Generation int64
+	WorkerID   string
+	Instance   int32
 }
 
-// ClearGap ends a worker's gap without consequence.
-func (s *Store) ClearGap(ctx context.Context, workerID string, instance berth.Instance) error {
-	return s.exec(ctx, "gap_clear", workerID, int32(instance))
+// OwnedBy lists up to limit live sessions of an instance, and of those before it.
+func (s *Store) OwnedBy(ctx context.Context, workerID string, instance berth.Instance, limit int) ([]berth.Owned, error) {
+	rows, err := collect[ownedRow](ctx, s, "reaper_owned", workerID, int32(instance), limit)
+	return owned(rows), err
+}
+
+// WalkSessions reads every live session. It is for comparisons with designs that must.
+func (s *Store) WalkSessions(ctx context.Context) ([]berth.Owned, error) {
+	rows, err := collect[ownedRow](ctx, s, "reaper_walk")
+	return owned(rows), err
+}
+
+func owned(rows []ownedRow) []berth.Owned {
+	list := make([]berth.Owned, len(rows))
+	for i, row := range rows {
+		list[i] = berth.Owned{
+			Key: berth.SessionKey(row.Key), ID: row.ID, Generation: berth.Generation(row.Generation),
+			WorkerID: row.WorkerID, Instance: berth.Instance(row.Instance),
+		}
+	}
+	return list
+}
+
+// OpenGap records the first observation that a worker is missing, by which evidence, and how long it had not been seen
+// then; zero: not known. A gap that is open stays as it is.
+func (s *Store) OpenGap(
+	ctx context.Context, tick int64, workerID string, instance berth.Instance, evidence string, unseen time.Duration,
+) error {
+	known := &unseen
+	if unseen == 0 {
+		known = nil
+	}
+	return s.exec(ctx, "gap_open", tick, workerID, int32(instance), evidence, known)
+}
+
+// ClearGap ends a worker's gap without consequence, unless another tick began.
+func (s *Store) ClearGap(ctx context.Context, tick int64, workerID string, instance berth.Instance) error {
+	return s.exec(ctx, "gap_clear", tick, workerID, int32(instance))
 }
 
 // CordonLate closes a worker that is present but late to new claims, until it renews.

@@ -21,20 +21,20 @@ func (r *rig) tick() berth.Tick {
 // look is what a tick sees of one worker.
 func (r *rig) look(tick berth.Tick, id string) berth.Sighting {
 	r.Helper()
-	sightings, err := r.store.Look(r.Context(), tick.Number)
+	view, err := r.store.Look(r.Context(), berth.Look{Tick: tick.Number, Presence: true})
 	r.ok(err)
-	for _, s := range sightings {
+	for _, s := range view.Workers {
 		if s.WorkerID == id {
 			return s
 		}
 	}
-	r.Fatalf("%s was not seen in %+v", id, sightings)
+	r.Fatalf("%s was not seen in %+v", id, view)
 	return berth.Sighting{}
 }
 
 func (r *rig) openGap(tick berth.Tick, w instance, evidence string) {
 	r.Helper()
-	r.ok(r.store.OpenGap(r.Context(), tick.Number, w.id, w.number, evidence))
+	r.ok(r.store.OpenGap(r.Context(), tick.Number, w.id, w.number, evidence, time.Second))
 }
 
 func (r *rig) markLost(tick berth.Tick, w instance) bool {
@@ -104,13 +104,18 @@ func TestOvertakenTickHasNoSay(t *testing.T) {
 	old := r.tick()
 	r.openGap(old, w, "test")
 	current := r.tick()
-	if _, err := r.store.Look(t.Context(), old.Number); !errors.Is(err, berth.ErrStale) {
+	if _, err := r.store.Look(t.Context(), berth.Look{Tick: old.Number, Presence: true}); !errors.Is(err, berth.ErrStale) {
 		t.Errorf("look: %v", err)
 	}
 	if r.markLost(old, w) {
 		t.Error("an overtaken tick declared a worker lost")
 	}
-	r.ok(r.store.ClearGap(t.Context(), w.id, w.number))
+	r.openGap(current, w, "test")
+	r.ok(r.store.ClearGap(t.Context(), old.Number, w.id, w.number))
+	if got := r.look(current, "w1"); !got.GapOpen {
+		t.Error("an overtaken tick cleared a gap")
+	}
+	r.ok(r.store.ClearGap(t.Context(), current.Number, w.id, w.number))
 	r.openGap(old, w, "test")
 	if got := r.look(current, "w1"); got.GapOpen {
 		t.Error("an overtaken tick opened a gap")
@@ -141,8 +146,18 @@ func TestLookSeesPresenceLeaseAndGap(t *testing.T) {
 	if got.Present || got.Late < time.Second || !got.GapOpen || got.GapAge < 3*time.Second {
 		t.Errorf("missing: %+v", got)
 	}
-	if sightings, err := r.store.Look(t.Context(), tick.Number); err != nil || len(sightings) != 1 {
-		t.Errorf("who left is still looked at: %+v, %v", sightings, err)
+	if got.GapUnseen != time.Second {
+		t.Errorf("unseen for %v when the gap opened", got.GapUnseen)
+	}
+	for _, fresh := range []bool{false, true} {
+		view, err := r.store.Look(t.Context(), berth.Look{Tick: tick.Number, Presence: true, Fresh: fresh})
+		if err != nil || len(view.Workers) != 1 || view.Workers[0].Present {
+			t.Errorf("fresh %v: who left is still looked at, or who is gone is present: %+v, %v", fresh, view, err)
+		}
+		view, err = r.store.Look(t.Context(), berth.Look{Tick: tick.Number, Fresh: fresh})
+		if err != nil || len(view.Workers) != 1 || !view.Workers[0].Present {
+			t.Errorf("fresh %v: locks were read, or not assumed: %+v, %v", fresh, view, err)
+		}
 	}
 }
 
@@ -289,7 +304,7 @@ func TestHistoryIsPurgedByAge(t *testing.T) {
 	tick := r.tick()
 	for range 2 {
 		r.openGap(tick, w, "test")
-		r.ok(r.store.ClearGap(t.Context(), w.id, w.number))
+		r.ok(r.store.ClearGap(t.Context(), tick.Number, w.id, w.number))
 	}
 	r.openGap(tick, w, "still open")
 	r.ok(r.store.AddRefusals(t.Context(), []berth.RefusalCount{{TenantID: "t1", Code: berth.CodeAtCapacity, Refusals: 1}}))

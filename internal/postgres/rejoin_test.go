@@ -54,9 +54,9 @@ func TestRejoinIsHeldWhileTheOwnerIsInQuestion(t *testing.T) {
 	}
 	tick, err := r.store.BeginTick(t.Context(), lease, lease)
 	r.ok(err)
-	r.ok(r.store.OpenGap(t.Context(), tick.Number, w.id, w.number, "test"))
+	r.ok(r.store.OpenGap(t.Context(), tick.Number, w.id, w.number, "test", 0))
 	r.rejoins(placed, true, berth.RejoinHold)
-	r.ok(r.store.ClearGap(t.Context(), w.id, w.number))
+	r.ok(r.store.ClearGap(t.Context(), tick.Number, w.id, w.number))
 	r.rejoins(placed, true, berth.RejoinCurrent)
 	r.terminate(w)
 	r.rejoins(placed, false, berth.RejoinHold) // its presence is gone

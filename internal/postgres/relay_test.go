@@ -101,16 +101,18 @@ func TestWorkerThatOnlyReplicasReachIsNotLost(t *testing.T) {
 		if second%2 == 0 {
 			r.relay(w)
 		}
-		seen := r.look(r.tick(), "w1")
+		tick := r.tick()
+		seen := r.look(tick, "w1")
+		seen.Missing = !seen.Present // as the detector of presence has it
 		switch step := detection.Judge(seen); step {
 		case berth.StepOpenGap:
-			r.openGap(r.tick(), w, "presence_gone")
+			r.openGap(tick, w, "presence_gone")
 			r.exec("update berth.gaps set opened_at = opened_at - interval '1 second'")
-		case berth.StepProbe:
-			if detection.Lost(seen, berth.ProbeUnknown) {
+		case berth.StepConfirm:
+			if detection.Probed(seen, berth.ProbeUnknown) != berth.VerdictOpen {
 				t.Fatalf("lost if no probe gets through, with its lease renewed: %+v", seen)
 			}
-			r.ok(r.store.ClearGap(t.Context(), w.id, w.number))
+			r.ok(r.store.ClearGap(t.Context(), tick.Number, w.id, w.number))
 		case berth.StepNone:
 		default:
 			t.Fatalf("second %d: %s for %+v", second, step, seen)

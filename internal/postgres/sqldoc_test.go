@@ -77,7 +77,7 @@ func (r *rig) waiter(id string, process berth.Instance) {
 func (r *rig) lose(w instance) {
 	r.Helper()
 	r.vanish(w)
-	r.ok(r.store.OpenGap(r.Context(), 0, w.id, w.number, "presence_gone"))
+	r.ok(r.store.OpenGap(r.Context(), 0, w.id, w.number, "presence_gone", 0))
 	if lost, err := r.store.MarkLost(r.Context(), 0, w.id, w.number, "probe_refused"); err != nil || !lost {
 		r.Fatalf("lost %v, %v", lost, err)
 	}

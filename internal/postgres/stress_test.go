@@ -245,7 +245,7 @@ func (s *stress) reap(ctx context.Context) error {
 		return mayFail(err)
 	}
 	worker := s.worker()
-	gapErr := s.store.OpenGap(ctx, tick.Number, worker, s.instances[worker], "test")
+	gapErr := s.store.OpenGap(ctx, tick.Number, worker, s.instances[worker], "test", 0)
 	_, cordonErr := s.store.CordonLate(ctx, tick.Number, worker, s.instances[worker])
 	_, lostErr := s.store.MarkLost(ctx, tick.Number, worker, s.instances[worker], "test")
 	left, leftErr := s.store.Unfinished(ctx)

@@ -135,7 +135,7 @@ func TestRegionGoesWithItsDeadWorkersOnly(t *testing.T) {
 		t.Errorf("with a worker that is ready: got %+v, %v", use, err)
 	}
 	r.vanish(w)
-	r.ok(r.store.OpenGap(t.Context(), 0, "w1", w.number, "test"))
+	r.ok(r.store.OpenGap(t.Context(), 0, "w1", w.number, "test", 0))
 	r.exec("update berth.worker_leases set renewed_at = renewed_at - interval '1 hour'")
 	if lost, err := r.store.MarkLost(t.Context(), 0, "w1", w.number, "test"); err != nil || !lost {
 		t.Fatalf("lost %v, %v", lost, err)

@@ -1,53 +1,73 @@
--- begin_tick gives the next tick its number and says whether the reaper was blind: whether the last look is older
--- than p_blind_after, or the server is not the one that was looked at last. A blind reaper trusts nothing that it
+-- is_blind says whether what the reaper remembers counts no more: the last look is older than p_blind_after, it lies in
+-- the future, somebody distrusted it, or the server is not the one that was looked at.
+create function berth.is_blind(p_state berth.reaper_state, p_now timestamptz, p_blind_after interval) returns boolean
+language sql stable as $$
+    select p_state.last_look_at is null
+        or p_now - p_state.last_look_at > p_blind_after
+        or p_state.last_look_at > p_now
+        or p_state.server_start is distinct from pg_postmaster_start_time()
+$$;
+
+-- begin_tick gives the next tick its number and says whether the reaper was blind. A blind reaper trusts nothing that it
 -- remembers: gaps start afresh and every lease gets one full term. On another timeline generations jump, since a
 -- promoted standby may not have seen the last numbers that were handed out.
-create function berth.begin_tick(p_blind_after interval, p_lease interval, out tick bigint, out blind boolean)
+create function berth.begin_tick(
+    p_blind_after interval, p_lease interval, out tick bigint, out blind boolean, out at timestamptz)
 language plpgsql as $$
 declare
-    v_state    berth.reaper_state;
-    v_now      timestamptz := clock_timestamp();
+    v_state berth.reaper_state;
 begin
     select * into strict v_state from berth.reaper_state for update;
+    at := clock_timestamp(); -- not before the row is ours: a look that was recorded meanwhile would lie in the future
     tick := v_state.tick + 1;
-    blind := v_state.last_look_at is null
-        or v_now - v_state.last_look_at > p_blind_after
-        or v_state.last_look_at > v_now
-        or v_state.server_start is distinct from pg_postmaster_start_time();
+    blind := berth.is_blind(v_state, at, p_blind_after);
     if blind then
-        update berth.worker_leases set expires_at = greatest(expires_at, v_now + p_lease);
-        update berth.gaps set cleared_at = v_now where cleared_at is null and confirmed_at is null;
+        update berth.worker_leases set expires_at = greatest(expires_at, at + p_lease);
+        update berth.gaps set cleared_at = at where cleared_at is null and confirmed_at is null;
     end if;
     perform berth.settle_generations();
     update berth.reaper_state r
-       set tick = begin_tick.tick, last_look_at = v_now, server_start = pg_postmaster_start_time();
+       set tick = begin_tick.tick, last_look_at = at, ticked_at = at, server_start = pg_postmaster_start_time();
 end
 $$;
 
--- looked records that the reaper of tick p_tick has looked; false says that another reaper took over.
-create function berth.looked(p_tick bigint) returns boolean
+-- looked records that the reaper of tick p_tick has looked, and when; null says that another reaper took over, or that
+-- somebody distrusted what it knows.
+create function berth.looked(p_tick bigint) returns timestamptz
 language sql as $$
-    with written as (
-        update berth.reaper_state set last_look_at = clock_timestamp() where tick = p_tick returning 1)
-    select exists (select from written)
+    update berth.reaper_state set last_look_at = clock_timestamp()
+     where tick = p_tick and last_look_at is not null returning last_look_at
 $$;
 
--- open_gap records the first sign that an instance is missing. A gap of an instance before it, left by a look that a
--- registration overtook, must not stand in the way.
-create function berth.open_gap(p_tick bigint, p_worker text, p_instance int, p_evidence text) returns void
+-- distrust makes the next tick start blind, whoever runs it.
+create function berth.distrust() returns void
+language sql as $$
+    update berth.reaper_state set last_look_at = null
+$$;
+
+-- open_gap records the first sign that an instance is missing, and how long it had not been seen then. A gap of an
+-- instance before it, left by a look that a registration overtook, must not stand in the way.
+create function berth.open_gap(p_tick bigint, p_worker text, p_instance int, p_evidence text, p_unseen interval default null)
+returns void
 language sql as $$
     update berth.gaps set cleared_at = clock_timestamp()
      where worker_id = p_worker and instance < p_instance and cleared_at is null and confirmed_at is null;
-    insert into berth.gaps (worker_id, instance, evidence)
-    select p_worker, p_instance, p_evidence
+    insert into berth.gaps (worker_id, instance, evidence, unseen)
+    select p_worker, p_instance, p_evidence, p_unseen
      where exists (select from berth.reaper_state where tick = p_tick)
     on conflict do nothing
 $$;
 
+-- clear_gap ends a gap without consequence: for a renewal, and, with a tick, for the reaper.
 create function berth.clear_gap(p_worker text, p_instance int) returns void
 language sql as $$
     update berth.gaps set cleared_at = clock_timestamp()
      where worker_id = p_worker and instance = p_instance and cleared_at is null and confirmed_at is null
+$$;
+
+create function berth.clear_gap(p_tick bigint, p_worker text, p_instance int) returns void
+language sql as $$
+    select berth.clear_gap(p_worker, p_instance) from berth.reaper_state where tick = p_tick
 $$;
 
 -- cordon_late closes the slots of a worker that is present but late. Its next renewal opens them again.

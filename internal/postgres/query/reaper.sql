@@ -1,15 +1,23 @@
 -- name: tick_begin
-select tick, blind from berth.begin_tick($1::interval, $2::interval);
+select tick, blind, at from berth.begin_tick($1::interval, $2::interval);
 
 -- name: tick_looked
 select berth.looked($1::bigint);
 
+-- name: tick_distrust
+select berth.distrust();
+
+-- name: sentinel_look
+select at, missing, new_gap, ripe, blind, extract(epoch from since_tick)::float8 as since_tick_seconds
+  from berth.sentinel_look($1::boolean, $2::boolean, $3::interval, $4::interval, $5::interval);
+
 -- name: reaper_look
 select w.id, w.instance, w.state, w.control_url, coalesce(w.cordoned_reason, '') as cordoned_reason,
-       w.instance in (select berth.present_instances()) as present,
+       case when $1::boolean then w.instance in (select berth.present_instances()) else true end as present,
        coalesce(extract(epoch from clock_timestamp() - l.expires_at), 0)::float8 as lease_late_seconds,
        coalesce(l.expires_at is not null, false) as leased,
-       extract(epoch from clock_timestamp() - g.opened_at)::float8 as gap_age_seconds
+       extract(epoch from clock_timestamp() - g.opened_at)::float8 as gap_age_seconds,
+       extract(epoch from g.unseen)::float8 as gap_unseen_seconds
   from berth.workers w
   left join berth.worker_leases l on l.worker_id = w.id and l.instance = w.instance
   left join berth.gaps g on g.worker_id = w.id and g.instance = w.instance
@@ -23,6 +31,14 @@ select w.id, max(s.instance) as instance, w.state
     or s.instance <= w.instance and w.state in ('lost', 'gone')
  group by w.id;
 
+-- name: reaper_owned
+select key, id, generation, worker_id, instance from berth.sessions
+ where worker_id = $1::text and instance <= $2::int order by key limit $3::int;
+
+-- name: reaper_walk
+select key, id, generation, coalesce(worker_id, '') as worker_id, coalesce(instance, 0) as instance
+  from berth.sessions where state <> 'ended';
+
 -- name: reaper_overdue_drains
 select id, instance from berth.workers
  where state = 'draining' and drain_deadline < clock_timestamp() - $1::interval
@@ -33,10 +49,10 @@ select * from berth.session_rows
  where state = 'awaiting_rejoin' and on_worker_loss = 'replace' and key > $2::bigint order by key limit $1::int;
 
 -- name: gap_open
-select berth.open_gap($1::bigint, $2::text, $3::int, $4::text);
+select berth.open_gap($1::bigint, $2::text, $3::int, $4::text, $5::interval);
 
 -- name: gap_clear
-select berth.clear_gap($1::text, $2::int);
+select berth.clear_gap($1::bigint, $2::text, $3::int);
 
 -- name: violation_list
 select invariant, what, subject from berth.violations limit $1::int;
