@@ -1,0 +1,221 @@
+package backplane_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/berthdev/berth/internal/backplane"
+	"github.com/berthdev/berth/internal/testkit"
+)
+
+func TestProcessListensOnlyWhileItHasSubscribers(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	bus, _ := startBus(t, db, nil)
+	say(t, bus, "t", "1")
+	if n := value[int](t, db, "select count(*) "+listeners); n != 0 {
+		t.Errorf("%d listeners, and nobody subscribed", n)
+	}
+	one, two := spyOn(t, bus, "t", nil), spyOn(t, bus, "t", nil)
+	if n := value[int](t, db, "select count(*) from berth.topic_interest where topic = 't'"); n != 1 {
+		t.Errorf("%d rows of interest of one process", n)
+	}
+	one.sub.Unsubscribe()
+	say(t, bus, "t", "2")
+	two.last("2")
+	two.sub.Unsubscribe()
+	becomes(t, db, 0, "select count(*) from berth.topic_interest where topic = 't'")
+	becomes(t, db, 0, "select count(*) "+listeners)
+	three := spyOn(t, bus, "t", nil)
+	say(t, bus, "t", "3")
+	three.last("3")
+}
+
+func TestCloseTakesInterestAlong(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	bus, _ := startBus(t, db, nil)
+	spyOn(t, bus, "t", nil)
+	bus.Close()
+	if n := value[int](t, db, "select count(*) from berth.topic_interest"); n != 0 {
+		t.Errorf("%d rows of interest are left", n)
+	}
+}
+
+func TestOnlyInterestedProcessesAreTold(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	writer, _ := startBus(t, db, nil)
+	one, oneMetrics := startBus(t, db, nil)
+	two, twoMetrics := startBus(t, db, nil)
+	s := spyOn(t, one, "t", nil)
+	other := spyOn(t, two, "other", nil)
+	sayMany(t, writer, "t", 1, 100)
+	s.count(100)
+	say(t, writer, "other", "1")
+	other.count(1)
+	for name, want := range map[string][2]float64{
+		"berth_backplane_received_total": {100, 1}, "berth_backplane_delivered_total": {100, 1},
+	} {
+		got := [2]float64{metric(t, oneMetrics, name), metric(t, twoMetrics, name)}
+		if got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// listenFor is a connection on a process's channel; alive, it holds the lock that says so.
+func listenFor(t *testing.T, db *testkit.DB, process int64, alive bool) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.SocketURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	if _, err := conn.Exec(t.Context(), fmt.Sprintf("listen berth_p_%x", process)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "select berth.subscribe_topics($1, '{t}')", process); err != nil {
+		t.Fatal(err)
+	}
+	if alive {
+		if _, err := conn.Exec(t.Context(), "select berth.listen_for($1)", process); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return conn
+}
+
+// told is how many notifications a connection has got.
+func told(t *testing.T, conn *pgx.Conn) (count int) {
+	t.Helper()
+	if err := conn.Ping(t.Context()); err != nil { // what was notified before comes with the answer
+		t.Fatal(err)
+	}
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := conn.WaitForNotification(ctx)
+		cancel()
+		if err != nil {
+			return count
+		}
+		count++
+	}
+}
+
+func TestDeadProcessesAreNotToldAndPurged(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	const aliveKey, deadKey = 0x7000000000000001, 0x7000000000000002
+	alive, dead := listenFor(t, db, aliveKey, true), listenFor(t, db, deadKey, false)
+	bus, _ := startBus(t, db, nil)
+	say(t, bus, "t", "1", "2")
+	if told(t, alive) != 2 || told(t, dead) != 0 {
+		t.Error("the living are to be told, and the dead are not")
+	}
+	if err := bus.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := value[int64](t, db, "select sum(process) from berth.topic_interest where topic = 't'"); left != aliveKey {
+		t.Errorf("left after the purge: %x", left)
+	}
+	if err := alive.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.EventuallyTrue(t, patience, "interest of a process that died is purged", func() bool {
+		return bus.Purge(t.Context()) == nil && value[int](t, db, "select count(*) from berth.topic_interest") == 0
+	})
+}
+
+func TestPurgeKeepsWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	bus, _ := startBus(t, db, nil)
+	for _, topic := range []string{"new", "old", "mixed", "idle", "wanted"} {
+		say(t, bus, topic, "1", "2", "3")
+	}
+	held := spyOn(t, bus, "wanted", nil)
+	run(t, db, `update berth.topic_log set at = at - interval '301 seconds'
+		where topic in ('old', 'idle', 'wanted') or topic = 'mixed' and "offset" = 2`)
+	run(t, db, "update berth.topics set at = at - interval '3601 seconds' where topic in ('idle', 'wanted')")
+	if err := bus.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := db.Pool.Query(t.Context(), `select t.topic || ':' || coalesce(string_agg(l.offset::text, ','), '')
+		from berth.topics t left join berth.topic_log l using (topic) group by t.topic order by t.topic`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"mixed:3", "new:1,2,3", "old:", "wanted:"}, left); diff != "" {
+		t.Error(diff)
+	}
+	from := held.sub.Position()
+	from.Offset = 0
+	want := backplane.Recovery{Outcome: backplane.Partial, Missing: backplane.Range{From: 1, To: 3}}
+	if got := spyOn(t, bus, "wanted", &from).sub.Recovery(); got != want {
+		t.Errorf("resumed %+v", got)
+	}
+}
+
+func TestLogIsBoundedByCount(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	bus, _ := startBus(t, db, nil)
+	for i := range 20 {
+		sayMany(t, bus, "t", i*50+1, i*50+50)
+	}
+	if n := value[int](t, db, "select count(*) from berth.topic_log"); n < backplane.Kept || n > backplane.Kept+64 {
+		t.Errorf("%d of 1000 messages are kept", n)
+	}
+}
+
+// One logged write would make every publish wait for a flush, under the lock of all that notify.
+func TestPublishWritesNothingThatIsLogged(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	bus, _ := startBus(t, db, nil)
+	spyOn(t, bus, "a", nil)
+	for name, statement := range map[string]string{
+		"publish": `select berth.publish('{a,b,a}', array['1', repeat('x', 5000), '3'])`,
+		"many":    `select berth.publish(array_fill('a'::text, '{256}'), array_fill('x'::text, '{256}'))`,
+		"join":    `select * from berth.subscribe_topics(7, '{a,c}')`,
+		"leave":   `select berth.unsubscribe_topics(7, '{a,c}')`,
+	} {
+		var plan []byte
+		explain := "explain (analyze, wal, format json) " + statement
+		if err := db.Pool.QueryRow(t.Context(), explain).Scan(&plan); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var plans []struct {
+			Plan struct {
+				Records *int `json:"WAL Records"`
+			}
+		}
+		if err := json.Unmarshal(plan, &plans); err != nil || plans[0].Plan.Records == nil || *plans[0].Plan.Records != 0 {
+			t.Errorf("%s: %v %s", name, err, plan)
+		}
+	}
+}
+
+func TestFirstSubscriberLearnsOfAPooler(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	pooler := startPooler(t, db)
+	bus, _ := startBus(t, db, func(c *backplane.Config) { c.DirectURL = pooler })
+	_, err := bus.Subscribe(t.Context(), "t", nil, func(backplane.Message) {})
+	if !errors.Is(err, backplane.ErrPooled) || !strings.Contains(err.Error(), "BERTH_DATABASE_DIRECT_URL") {
+		t.Errorf("behind a pooler: %v", err)
+	}
+}
