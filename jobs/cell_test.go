@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/postgres"
 	"github.com/berthdev/berth/internal/testkit"
@@ -155,7 +156,7 @@ func (c *cell) reaperOf(
 	c.Helper()
 	detector, err := jobs.NewDetector(numbers, store, jobs.NewHTTPProber(5*time.Second), jobs.NewHTTPAsker(5*time.Second, unsigned))
 	c.ok(err)
-	reaper, err := jobs.NewReaper(store, detector, numbers, logger, registry)
+	reaper, err := jobs.NewReaper(store, detector, backplane.NewMemory(), numbers, logger, registry)
 	c.ok(err)
 	return reaper
 }

@@ -43,8 +43,9 @@ type fakeStore struct {
 	drains     []string
 	overdue    int
 	suspicions []berth.Suspicion
-	warmed     int      // calls
-	judged     []string // by what
+	callRows
+	warmed int      // calls
+	judged []string // by what
 }
 
 func newFakeStore() *fakeStore { return &fakeStore{workers: map[string]*fakeWorker{}} }

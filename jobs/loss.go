@@ -28,10 +28,12 @@ func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidenc
 	return r.bury(ctx, s)
 }
 
-// bury sees to what depended on a lost instance. Each step finds its work in rows and leaves none behind, so that the
-// next tick finishes what a reaper that died in between left (Unfinished). Whoever tells peers of a loss writes the line
-// peer_notified.
+// bury sees to what depended on a lost instance, first to those who wait for a word. Each step finds its work in rows and
+// leaves none behind, so that the next tick finishes what a reaper that died in between left (Unfinished).
 func (r *Reaper) bury(ctx context.Context, s berth.Sighting) error {
+	if err := r.herald.lose(ctx, s); err != nil {
+		return err
+	}
 	if err := r.nameLost(ctx, s); err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (r *Reaper) displace(ctx context.Context, s berth.Sighting, move displacer)
 	}
 }
 
-// finish does what does not wait for a verdict: what an earlier tick left, drains past their deadline, sessions that
+// finish does what does not wait for a verdict: what an earlier tick left, notices that others wrote, drains past their deadline, sessions that
 // want another worker at once, overdue deadlines, and how much load workers are given.
 func (r *Reaper) finish(ctx context.Context) error {
 	unfinished, err := r.store.Unfinished(ctx)
@@ -84,6 +86,9 @@ func (r *Reaper) finish(ctx context.Context) error {
 		if err := r.bury(ctx, s); err != nil {
 			return err
 		}
+	}
+	if err := r.herald.tell(ctx); err != nil {
+		return err
 	}
 	drains, err := r.store.OverdueDrains(ctx, r.detection.DrainGrace)
 	if err != nil {

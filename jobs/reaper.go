@@ -33,6 +33,7 @@ type ReaperStore interface {
 	Distrust(ctx context.Context) error
 	Verdicts
 	Overdue
+	CallStore
 	Pacing
 }
 
@@ -65,6 +66,7 @@ type Reaper struct {
 	logger    *slog.Logger
 	metrics   *reaperMetrics
 	memory    *memory
+	herald    *herald
 
 	wake     chan struct{}
 	mu       sync.Mutex // guards cancel and judgedAt
@@ -74,9 +76,9 @@ type Reaper struct {
 }
 
 // NewReaper makes a reaper and registers its metrics. Zero numbers of detection are not defaulted: start from
-// berth.DefaultDetection, and make the detector from the same.
+// berth.DefaultDetection, and make the detector from the same. topics are those on which the peers of calls hear of losses.
 func NewReaper(
-	store ReaperStore, detector Detector, detection berth.Detection, logger *slog.Logger, registry prometheus.Registerer,
+	store ReaperStore, detector Detector, topics Publisher, detection berth.Detection, logger *slog.Logger, registry prometheus.Registerer,
 ) (*Reaper, error) {
 	metrics, err := newReaperMetrics(registry)
 	if err != nil {
@@ -89,6 +91,7 @@ func NewReaper(
 		logger:    logger,
 		metrics:   metrics,
 		memory:    newMemory(),
+		herald:    &herald{store: store, topics: topics, logger: logger},
 		wake:      make(chan struct{}, 1),
 	}, nil
 }

@@ -40,7 +40,7 @@ func newReaperOf(
 	if err != nil {
 		t.Fatal(err)
 	}
-	reaper, err := jobs.NewReaper(store, detector, numbers, logger, registry)
+	reaper, err := jobs.NewReaper(store, detector, topicsOf(store), numbers, logger, registry)
 	if err != nil {
 		t.Fatal(err)
 	}

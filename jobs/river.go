@@ -23,6 +23,13 @@ type Config struct {
 	TickInterval time.Duration
 	// Sentinel watches workers between ticks. Nil: nobody does in this process.
 	Sentinel *Sentinel
+	// Topics is the backplane that is purged each minute. Nil: none is.
+	Topics Purger
+}
+
+// Purger deletes what topics need not keep.
+type Purger interface {
+	Purge(ctx context.Context) error
 }
 
 const (
@@ -70,6 +77,11 @@ type vacuumArgs struct{}
 // Kind names the job in River's table.
 func (vacuumArgs) Kind() string { return "vacuum_slots" }
 
+type topicsArgs struct{}
+
+// Kind names the job in River's table.
+func (topicsArgs) Kind() string { return "purge_topics" }
+
 type auditArgs struct{}
 
 // Kind names the job in River's table.
@@ -98,7 +110,7 @@ func NewRunner(
 		Schema:                      cmp.Or(config.Schema, "river"),
 		Logger:                      slog.New(warningsOnly{logger.Handler()}),
 		Queues:                      map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: jobWorkers}},
-		Workers:                     riverWorkers(reaper, store, auditor),
+		Workers:                     riverWorkers(reaper, store, auditor, config.Topics),
 		PeriodicJobs:                periodicJobs(cmp.Or(config.TickInterval, time.Second)),
 		JobTimeout:                  jobTimeout,
 		RescueStuckJobsAfter:        2 * jobTimeout,
@@ -114,7 +126,7 @@ func NewRunner(
 }
 
 // riverWorkers says what each kind of job does.
-func riverWorkers(reaper *Reaper, store RetentionStore, auditor *auditor) *river.Workers {
+func riverWorkers(reaper *Reaper, store RetentionStore, auditor *auditor, topics Purger) *river.Workers {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[tickArgs]) error {
 		return reaper.Tick(ctx)
@@ -127,6 +139,12 @@ func riverWorkers(reaper *Reaper, store RetentionStore, auditor *auditor) *river
 	}))
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[vacuumArgs]) error {
 		return store.VacuumSlots(ctx, deadSlots)
+	}))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[topicsArgs]) error {
+		if topics == nil {
+			return nil
+		}
+		return topics.Purge(ctx)
 	}))
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[auditArgs]) error {
 		return auditor.audit(ctx)
@@ -148,6 +166,8 @@ func periodicJobs(tick time.Duration) []*river.PeriodicJob {
 			func() (river.JobArgs, *river.InsertOpts) { return vacuumArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Hour),
 			func() (river.JobArgs, *river.InsertOpts) { return rotationArgs{}, once }, nil),
+		river.NewPeriodicJob(river.PeriodicInterval(time.Minute),
+			func() (river.JobArgs, *river.InsertOpts) { return topicsArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Minute),
 			func() (river.JobArgs, *river.InsertOpts) { return auditArgs{}, once }, &river.PeriodicJobOpts{RunOnStart: true}),
 	}

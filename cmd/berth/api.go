@@ -16,6 +16,7 @@ import (
 
 	"github.com/berthdev/berth/api"
 	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/config"
 	"github.com/berthdev/berth/internal/postgres"
@@ -64,6 +65,7 @@ type apiProcess struct {
 	runner *jobs.Runner
 	store  *postgres.Store
 	jobs   *postgres.Store
+	bus    *backplane.Bus
 
 	background sync.WaitGroup
 	cancel     context.CancelFunc
@@ -122,6 +124,9 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	}
 	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
 	signer := auth.NewSigner(keys)
+	if p.bus, err = startBus(ctx, p.jobs, settings.Database, logger, registry); err != nil {
+		return err
+	}
 	reaper, err := p.makeJobs(settings, signer, logger, registry)
 	if err != nil {
 		return err
@@ -160,7 +165,7 @@ func (p *apiProcess) makeJobs(
 	if err != nil {
 		return nil, err
 	}
-	reaper, err := jobs.NewReaper(p.jobs, detector, numbers, logger, registry)
+	reaper, err := jobs.NewReaper(p.jobs, detector, p.bus, numbers, logger, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +174,7 @@ func (p *apiProcess) makeJobs(
 		return nil, err
 	}
 	p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger, registry,
-		jobs.Config{TickInterval: settings.Reaper.Tick, Sentinel: sentinel})
+		jobs.Config{TickInterval: settings.Reaper.Tick, Sentinel: sentinel, Topics: p.bus})
 	return reaper, err
 }
 
@@ -252,6 +257,9 @@ func (p *apiProcess) stop(ctx context.Context) error {
 		p.cancel()
 	}
 	p.background.Wait()
+	if p.bus != nil {
+		p.bus.Close()
+	}
 	p.jobs.Close()
 	p.store.Close()
 	return errors.Join(errs...)

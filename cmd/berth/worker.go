@@ -62,6 +62,7 @@ func workerCommand() *cobra.Command {
 type workerProcess struct {
 	worker *worker.Worker
 	engine *media.Engine
+	bus    *backplane.Bus
 	store  *postgres.Store
 
 	background sync.WaitGroup
@@ -98,11 +99,15 @@ func (p *workerProcess) start(ctx, background context.Context, settings config.W
 	if err != nil {
 		return err
 	}
+	p.bus, err = startBus(ctx, p.store, settings.Database, logger, registry)
+	if err != nil {
+		return err
+	}
 	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
 	p.background.Go(func() { keys.Run(background) })
 	deps := worker.Deps{
 		Registry: p.store, Verifier: auth.NewVerifier(keys, settings.Identity.WorkerID), Media: worker.NewMedia(p.engine),
-		Topics: worker.NewTopics(backplane.NewMemory()), Logger: logger, Metrics: registry,
+		Topics: worker.NewTopics(p.bus), Logger: logger, Metrics: registry,
 	}
 	if deps.SignalingListener, err = listen(ctx, "BERTH_SIGNALING_LISTEN", settings.Signaling.Listen); err != nil {
 		return err
@@ -188,6 +193,9 @@ func (p *workerProcess) release(ctx context.Context) {
 	}
 	p.cancel()
 	p.background.Wait()
+	if p.bus != nil {
+		p.bus.Close()
+	}
 	if p.store != nil {
 		p.store.Close()
 	}

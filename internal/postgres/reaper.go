@@ -176,7 +176,7 @@ func (s *Store) DisplaceDrained(ctx context.Context, workerID string, instance b
 	}, limit)
 }
 
-// Unfinished lists instances that are over and still own sessions, each at its newest: a reaper that died between its
+// Unfinished lists instances that are over and still own sessions or have connected call peers, each at its newest: a reaper that died between its
 // steps left them, or somebody worked on their rows.
 func (s *Store) Unfinished(ctx context.Context) ([]berth.Sighting, error) {
 	type unfinishedRow struct {

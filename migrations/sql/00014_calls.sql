@@ -14,9 +14,14 @@ alter table berth.peers
     add constraint peers_worker_with_instance check ((worker_id is null) = (instance is null));
 
 -- Serves: which call peers are connected on a worker, at its loss and its renewals.
-create index peers_by_worker on berth.peers (worker_id, session) where worker_id is not null and connection_id is not null;
+create index peers_by_worker on berth.peers (worker_id, instance, session)
+    where worker_id is not null and connection_id is not null;
 -- Serves: whose loss was not told yet.
 create index peers_notices on berth.peers (session) where notice is not null;
+
+-- By instance too, so that a tick finds what instances that are over own without reading what others do.
+drop index berth.sessions_by_worker;
+create index sessions_by_worker on berth.sessions (worker_id, instance, key) where worker_id is not null;
 
 alter table berth.sessions
     drop constraint sessions_kind_known,
@@ -41,7 +46,8 @@ alter table berth.sessions
     add constraint sessions_kind_known check (kind in ('media')),
     add constraint sessions_slots_range check (slots between 1 and 64),
     add constraint sessions_owner_by_state check ((state in ('assigned', 'active')) = (worker_id is not null));
-drop index berth.peers_by_worker, berth.peers_notices;
+drop index berth.peers_by_worker, berth.peers_notices, berth.sessions_by_worker;
+create index sessions_by_worker on berth.sessions (worker_id, key) where worker_id is not null;
 alter table berth.peers
     drop constraint peers_worker_with_instance,
     drop column worker_id, drop column instance, drop column joined_at, drop column notice;

@@ -25,11 +25,16 @@ select w.id, w.instance, w.state, w.control_url, coalesce(w.cordoned_reason, '')
  where w.state in ('starting', 'ready', 'draining');
 
 -- name: reaper_unfinished
-select w.id, max(s.instance) as instance, w.state
-  from berth.sessions s join berth.workers w on w.id = s.worker_id
- where s.instance < w.instance and w.state <> 'starting'
-    or s.instance <= w.instance and w.state in ('lost', 'gone')
- group by w.id;
+select w.id, greatest(s.instance, p.instance) as instance, w.state
+  from (select id, state, instance + (state in ('lost', 'gone'))::int as below from berth.workers where state <> 'starting') w
+  left join lateral (
+       select x.instance from berth.sessions x
+        where x.worker_id = w.id and x.instance < w.below order by x.instance desc limit 1) s on true
+  left join lateral (
+       select x.instance from berth.peers x
+        where x.worker_id = w.id and x.connection_id is not null and x.instance < w.below
+        order by x.instance desc limit 1) p on true
+ where s.instance is not null or p.instance is not null;
 
 -- name: reaper_owned
 select key, id, generation, worker_id, instance from berth.sessions

@@ -1,0 +1,108 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berthdev/berth/internal/backplane"
+	"github.com/berthdev/berth/internal/berth"
+	"github.com/berthdev/berth/jobs"
+)
+
+// callRows are the peers of calls in a fakeStore, and the topics on which the others are told.
+type callRows struct {
+	peers   map[string]int // connected call peers of workers
+	notices []berth.CallNotice
+	told    []string // published, in order: call and peer
+	deaf    bool     // topics take nothing
+}
+
+// LoseCallPeers makes a call of its own of each peer.
+func (c *callRows) LoseCallPeers(_ context.Context, worker string, _ berth.Instance, limit int) (int, error) {
+	lost := min(limit, c.peers[worker])
+	for range lost {
+		c.notices = append(c.notices, berth.CallNotice{
+			Key: berth.SessionKey(c.peers[worker]), PeerID: "p", Role: berth.RoleOffer, Cause: "worker_lost",
+		})
+		c.peers[worker]--
+	}
+	return lost, nil
+}
+
+func (c *callRows) CallNotices(_ context.Context, limit int) ([]berth.CallNotice, error) {
+	return slices.Clone(c.notices[:min(limit, len(c.notices))]), nil
+}
+
+func (c *callRows) ClearCallNotices(_ context.Context, told []berth.CallNotice) error {
+	c.notices = slices.DeleteFunc(c.notices, func(n berth.CallNotice) bool { return slices.Contains(told, n) })
+	return nil
+}
+
+// Publish is that of the topics.
+func (c *callRows) Publish(_ context.Context, messages ...backplane.Outgoing) error {
+	if c.deaf {
+		return errBroken
+	}
+	for _, m := range messages {
+		var said berth.CallMessage
+		if err := json.Unmarshal(m.Data, &said); err != nil {
+			return err
+		}
+		c.told = append(c.told, fmt.Sprintf("%s %s %s %s", m.Topic, said.Type, said.PeerID, said.Reason))
+	}
+	return nil
+}
+
+// topicsOf are the topics of a store's reaper.
+func topicsOf(store reaperStore) jobs.Publisher {
+	if topics, ok := store.(jobs.Publisher); ok {
+		return topics
+	}
+	return backplane.NewMemory()
+}
+
+func TestSurvivorsAreToldBeforeSessionsAreMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.add("w1", 3).present = false
+		store.peers = map[string]int{"w1": 450}
+		reaper, _ := newReaper(t, store, cannedProber(berth.ProbeDead))
+		ticks(t, reaper, 2*time.Second)
+		if len(store.told) != 450 || len(store.notices) != 0 {
+			t.Fatalf("%d were told, %d wait", len(store.told), len(store.notices))
+		}
+		if want := "call.450 peer-disconnected p worker_lost"; store.told[0] != want {
+			t.Errorf("told %q, want %q", store.told[0], want)
+		}
+	})
+}
+
+func TestNoticesThatCouldNotBeToldAreToldLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.peers, store.deaf = map[string]int{"w1": 1}, true
+		store.add("w1", 0).present = false
+		reaper, _ := newReaper(t, store, cannedProber(berth.ProbeDead))
+		for range 2 {
+			if err := reaper.Tick(t.Context()); err != nil && !errors.Is(err, errBroken) {
+				t.Fatal(err)
+			}
+		}
+		if len(store.notices) != 1 {
+			t.Fatalf("%d notices wait, want one", len(store.notices))
+		}
+		store.deaf = false
+		tick(t, reaper)
+		if len(store.told) != 1 || len(store.notices) != 0 {
+			t.Errorf("told %v, %d wait", store.told, len(store.notices))
+		}
+	})
+}
