@@ -33,6 +33,10 @@ type fakeStore struct {
 	ticked    time.Time
 	shift     time.Duration // of the database's clock
 	fresh     int           // looks over fresh connections
+	posts     int           // of sentinels that were opened
+	holder    int           // the number of the one that has the lock
+	frozen    int           // the number of one that gets no answer
+	watched   int           // looks of sentinels
 	workers   map[string]*fakeWorker
 	fails     string   // the method that fails
 	calls     []string // what was written, in order
@@ -290,6 +294,9 @@ func (f *fakeStore) Ask(ctx context.Context, s berth.Sighting) jobs.Answer {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
 		}
+	}
+	if w.reply != jobs.ReplyGiven {
+		return jobs.Answer{Reply: w.reply}
 	}
 	return jobs.Answer{Reply: w.reply, Sockets: w.sessions}
 }

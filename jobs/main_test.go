@@ -53,4 +53,28 @@ func counter(t *testing.T, registry *prometheus.Registry, name, label string) fl
 	return 0
 }
 
+// gauge reads a gauge of a registry by its labels.
+func gauge(t *testing.T, registry *prometheus.Registry, name string, labels map[string]string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			matched := 0
+			for _, label := range metric.GetLabel() {
+				if labels[label.GetName()] == label.GetValue() {
+					matched++
+				}
+			}
+			if family.GetName() == name && matched == len(labels) {
+				return metric.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no gauge %s %v", name, labels)
+	return 0
+}
+
 var errBroken = errors.New("broken on purpose")
