@@ -15,6 +15,9 @@ DEV_FLAGS ?=
 # Arguments for `berth bench claims`, for example: make bench/claims CLAIMS_FLAGS="--json"
 CLAIMS_FLAGS ?=
 
+# Arguments for `berth bench failover`, for example: make bench/failover FAILOVER_FLAGS="--only kills --detector presence"
+FAILOVER_FLAGS ?=
+
 # How long make test/proof runs. A part is spent on each of its tests, one after another.
 DURATION ?= 10m
 
@@ -22,7 +25,7 @@ DURATION ?= 10m
 KILLS ?= 5
 
 .PHONY: help deps deps/demo deps/bench demo build test test/fast test/proof test/compose lint vuln generate verify bench bench/claims \
-	bench/failover-browser tidy
+	bench/failover bench/failover-browser tidy
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +75,9 @@ bench: deps ## run every Go benchmark once, so that none can rot
 
 bench/claims: deps/bench build ## measure placement next to Redis and plain Postgres (4 minutes); writes bench/results/claims.json
 	bin/berth bench claims --out bench/results/claims.json $(CLAIMS_FLAGS)
+
+bench/failover: deps/demo build ## measure detection, pauses and cost of all detectors (40 minutes); writes bench/results/failover.json and plots
+	bin/berth bench failover --article --out bench/results/failover.json --plots bench/results $(FAILOVER_FLAGS)
 
 bench/failover-browser: deps build ## kill a browser's worker KILLS times (5), release binary; writes bench/results/browser-failover.json
 	BERTH_TEST_BINARY=$(CURDIR)/bin/berth go test -run '^$$' -bench BrowserFailover -benchtime $(KILLS)x -timeout 30m ./e2e \

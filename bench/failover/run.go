@@ -1,0 +1,186 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Run measures what the configuration asks for. With an error, the report holds what was measured before it.
+func Run(ctx context.Context, cfg Config) (report *Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	r, err := openRig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	report = &Report{}
+	if report.Machine, err = r.machine(ctx); err != nil {
+		return nil, err
+	}
+	for _, part := range []struct {
+		name string
+		run  func(context.Context, *Report) error
+	}{
+		{PartKills, r.runKills}, {PartLeaders, r.runLeaders}, {PartPauses, r.runPauses}, {PartCost, r.runCost},
+		{PartLengths, r.runLengths}, {PartArticle, r.runArticle},
+	} {
+		if !has(cfg.Parts, part.name) {
+			continue
+		}
+		if err := part.run(ctx, report); err != nil {
+			return report, fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	for _, finding := range report.Collateral.Findings {
+		cfg.Logger.WarnContext(ctx, "collateral", "finding", finding)
+	}
+	return report, nil
+}
+
+// within runs use on a fleet with live calls.
+func (r *rig) within(
+	ctx context.Context, t tuning, calls int, tally *Collateral, use func(context.Context, *scene) error,
+) (err error) {
+	s, err := r.raise(ctx, t, tally)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	if err := s.fill(ctx, calls); err != nil {
+		return fmt.Errorf("make calls: %w", err)
+	}
+	return use(ctx, s)
+}
+
+// plain is a fleet with default settings but for the detector. A lease that is over is noticed some seconds late.
+func plain(detector string) tuning { return tuning{detector: detector} }
+
+func (r *rig) runKills(ctx context.Context, report *Report) error {
+	for _, detector := range r.cfg.detectors() {
+		err := r.within(ctx, plain(detector), r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
+			samples, err := s.kills(ctx, r.cfg.Kills, "kills, "+detector)
+			report.add(ctx, r.cfg.Logger, newCase(PartKills, "kill", detector, samples))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Report) add(ctx context.Context, logger *slog.Logger, c Case) {
+	r.Cases = append(r.Cases, c)
+	logger.InfoContext(ctx, "measured", "part", c.Part, "case", c.Name, "detector", c.Detector, "n", c.N,
+		"gap_p50_ms", c.Gap.P50, "confirm_p50_ms", c.Confirm.P50, "notified_p50_ms", c.Notified.P50,
+		"notified_max_ms", c.Notified.Max, "missed", c.Missed)
+}
+
+func (r *rig) runLeaders(ctx context.Context, report *Report) error {
+	for _, detector := range r.cfg.leaderDetectors() {
+		err := r.within(ctx, plain(detector), r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
+			return s.leaders(ctx, report)
+		})
+		if err != nil {
+			return err
+		}
+		crowd, err := r.crowd(ctx, detector, &report.Collateral)
+		if err != nil {
+			return fmt.Errorf("crowd: %w", err)
+		}
+		report.add(ctx, r.cfg.Logger, crowd)
+		r.step("crowd, " + detector)
+	}
+	return nil
+}
+
+// leaders runs each case of a killed or stopped leader, and two workers at once.
+func (s *scene) leaders(ctx context.Context, report *Report) error {
+	n := s.rig.cfg.LeaderKills
+	for _, c := range leaderCases() {
+		var samples []Sample
+		for i := range n {
+			sample, err := s.leaderKill(ctx, c, s.workers[i%len(s.workers)])
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name(), err)
+			}
+			samples = append(samples, sample)
+			s.rig.step(c.name())
+		}
+		report.add(ctx, s.rig.cfg.Logger, newCase(PartLeaders, c.name(), s.tuning.detector, samples))
+	}
+	var samples []Sample
+	for i := range n {
+		m := len(s.workers)
+		sample, err := s.kill(ctx, []*member{s.workers[i%m], s.workers[(i+1)%m]}, nothing, nothing)
+		if err != nil {
+			return fmt.Errorf("two workers: %w", err)
+		}
+		samples = append(samples, sample)
+		s.rig.step("two workers")
+	}
+	report.add(ctx, s.rig.cfg.Logger, newCase(PartLeaders, "two_workers", s.tuning.detector, samples))
+	return nil
+}
+
+func (r *rig) runPauses(ctx context.Context, report *Report) error {
+	for _, detector := range r.cfg.detectors() {
+		err := r.within(ctx, plain(detector), r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
+			pauses, err := s.pauses(ctx, r.cfg.Pauses, "pauses, "+detector)
+			report.Pauses = append(report.Pauses, pauses...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) runCost(ctx context.Context, report *Report) error {
+	for _, detector := range r.cfg.detectors() {
+		err := r.within(ctx, plain(detector), 0, &report.Collateral, func(ctx context.Context, s *scene) error {
+			costs, err := s.cost(ctx, "cost, "+detector)
+			report.Costs = append(report.Costs, costs...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !has(r.cfg.detectors(), Detectors()[0]) {
+		return nil
+	}
+	costs, err := r.rowCosts(ctx, Detectors()[0], &report.Collateral)
+	report.Costs = append(report.Costs, costs...)
+	return err
+}
+
+// runLengths kills workers at several lengths of the lease, renewed three times in each.
+func (r *rig) runLengths(ctx context.Context, report *Report) error {
+	for _, detector := range lengthDetectors() {
+		for _, lease := range r.cfg.Leases {
+			t := tuning{
+				detector: detector,
+				api:      []string{"BERTH_LEASE=" + lease.String()},
+				worker:   []string{"BERTH_LEASE=" + lease.String(), "BERTH_RENEW_INTERVAL=" + (lease / 3).Round(time.Millisecond).String()},
+			}
+			err := r.within(ctx, t, r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
+				samples, err := s.kills(ctx, r.cfg.LengthKills, fmt.Sprintf("lease of %s, %s", lease, detector))
+				c := newCase(PartLengths, "lease_"+lease.String(), detector, samples)
+				report.Lengths = append(report.Lengths, Length{detector, lease.Seconds(), c.N, c.Notified})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
