@@ -58,6 +58,10 @@ func (c *call) AddPeer(context.Context, berth.Peer, PeerEvents) (MediaPeer, erro
 // enlist makes p hear the call, and tells the other peer that it came.
 func (c *call) enlist(ctx context.Context, p *peer, again bool) error {
 	member := &callPeer{call: c, peer: p, again: again}
+	background := context.WithoutCancel(ctx)
+	member.later = func(messages []berth.CallMessage) {
+		c.hub.tasks.Go(func() { member.sayAll(background, messages) })
+	}
 	c.mu.Lock()
 	c.peers[p.info.ID] = member
 	c.mu.Unlock()
@@ -105,7 +109,8 @@ func (c *call) deliver(data []byte) {
 type callPeer struct {
 	call  *call
 	peer  *peer
-	again bool // its next offer is that of a peer that came back
+	again bool                      // its next offer is that of a peer that came back
+	later func([]berth.CallMessage) // publishes beside whoever delivers
 
 	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
 	// guards them.
@@ -203,17 +208,17 @@ func (p *callPeer) repeat() {
 	if p.offer == nil {
 		return
 	}
-	open := append([]berth.CallMessage{*p.offer}, p.kept...)
-	c := p.call
-	c.hub.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
-		defer cancel()
-		for _, m := range open {
-			if err := p.say(ctx, m); err != nil {
-				return // the client offers again when it hears nothing
-			}
+	p.later(append([]berth.CallMessage{*p.offer}, p.kept...))
+}
+
+func (p *callPeer) sayAll(ctx context.Context, messages []berth.CallMessage) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	for _, m := range messages {
+		if err := p.say(ctx, m); err != nil {
+			return // the client offers again when it hears nothing
 		}
-	})
+	}
 }
 
 func (p *callPeer) send(frame any) { p.peer.sender.send(encode(frame)) }

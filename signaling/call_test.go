@@ -16,6 +16,22 @@ func newCallServers(t *testing.T) (w1, w2 *rig) {
 	return w1.serve(), w2.serve()
 }
 
+// member is a member of the frame that is an object; empty if it is not.
+func (f frame) member(name string) frame {
+	object, _ := f[name].(map[string]any)
+	return object
+}
+
+// peersOf are the ids of a welcome's peers.
+func peersOf(welcome frame) (ids []string) {
+	peers, _ := welcome["peers"].([]any)
+	for _, peer := range peers {
+		object, _ := peer.(map[string]any)
+		ids = append(ids, frame(object).text("id"))
+	}
+	return ids
+}
+
 // talk has a offer and b answer.
 func talk(a, b *client) {
 	a.t.Helper()
@@ -24,7 +40,7 @@ func talk(a, b *client) {
 	if f := b.expect("offer"); f.text("sdp") != "o1" {
 		a.t.Fatalf("got %v", f)
 	}
-	if f := b.expect("candidate"); f["candidate"].(map[string]any)["candidate"] != "c1" {
+	if f := b.expect("candidate"); f.member("candidate").text("candidate") != "c1" {
 		a.t.Fatalf("got %v", f)
 	}
 	b.send(`{"type":"answer","sdp":"a1"}`)
@@ -41,11 +57,11 @@ func TestCallIsRelayedBetweenWorkers(t *testing.T) {
 	t.Parallel()
 	w1, w2 := newCallServers(t)
 	a, welcome := w1.join(1, "a")
-	if peers := welcome["peers"].([]any); len(peers) != 0 {
+	if peers := peersOf(welcome); len(peers) != 0 {
 		t.Errorf("got %v", welcome)
 	}
 	b, welcome := w2.join(1, "b")
-	if peers := welcome["peers"].([]any); len(peers) != 1 || peers[0].(map[string]any)["id"] != "a" {
+	if peers := peersOf(welcome); len(peers) != 1 || peers[0] != "a" {
 		t.Errorf("got %v", welcome)
 	}
 	if f := a.expect("peer-connected"); f.text("peer_id") != "b" {
@@ -97,7 +113,7 @@ func TestPeerThatComesBackOffersAnew(t *testing.T) {
 		t.Errorf("got %v", f)
 	}
 	back, welcome := w2.join(1, "a")
-	if peers := welcome["peers"].([]any); len(peers) != 1 {
+	if peers := peersOf(welcome); len(peers) != 1 {
 		t.Errorf("got %v", welcome)
 	}
 	b.expect("peer-connected")

@@ -21,6 +21,7 @@ create index peers_notices on berth.peers (session) where notice is not null;
 
 -- By instance too, so that a tick finds what instances that are over own without reading what others do.
 drop index berth.sessions_by_worker;
+-- Serves: sessions of a worker, and of its instances that are over.
 create index sessions_by_worker on berth.sessions (worker_id, instance, key) where worker_id is not null;
 
 alter table berth.sessions
@@ -29,8 +30,7 @@ alter table berth.sessions
     drop constraint sessions_owner_by_state,
     add constraint sessions_kind_known check (kind in ('media', 'call')),
     add constraint sessions_slots_range check (case kind when 'call' then slots = 0 else slots between 1 and 64 end),
-    add constraint sessions_owner_by_state
-        check ((kind = 'media' and state in ('assigned', 'active')) = (worker_id is not null));
+    add constraint sessions_owner_by_state check ((kind = 'media' and state in ('assigned', 'active')) = (worker_id is not null));
 
 -- +goose Down
 delete from berth.peers where session in (select key from berth.sessions where kind = 'call');
@@ -47,6 +47,7 @@ alter table berth.sessions
     add constraint sessions_slots_range check (slots between 1 and 64),
     add constraint sessions_owner_by_state check ((state in ('assigned', 'active')) = (worker_id is not null));
 drop index berth.peers_by_worker, berth.peers_notices, berth.sessions_by_worker;
+-- Serves: sessions of a worker.
 create index sessions_by_worker on berth.sessions (worker_id, key) where worker_id is not null;
 alter table berth.peers
     drop constraint peers_worker_with_instance,
