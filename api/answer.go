@@ -141,6 +141,7 @@ func wirePeers(peers []berth.Peer) []wire.Peer {
 	for i, peer := range peers {
 		answers[i] = wire.Peer{
 			ID: peer.ID, Role: peer.Role, Connected: !peer.ConnectedAt.IsZero(), ConnectedAt: optionalTime(peer.ConnectedAt),
+			WorkerID: optional(peer.WorkerID),
 		}
 	}
 	return answers

@@ -48,7 +48,7 @@ comment on column berth.placements.id is 'The id that the tenant knows it by: un
 comment on column berth.placements.state is
     'assigned: nobody connected yet. active: somebody did. awaiting_rejoin: it lost its worker and has no slot.';
 comment on column berth.placements.requested_region is 'Where it was to go; null: anywhere. It spilled if region is another.';
-comment on column berth.placements.worker_id is 'Its owner; null while it awaits a rejoin.';
+comment on column berth.placements.worker_id is 'Its owner; null while it awaits a rejoin, and for a call, whose peers have theirs (berth.peers).';
 comment on column berth.placements.last_worker_id is 'The owner that it lost last; avoided when it is placed again.';
 comment on column berth.placements.generation is 'Number of this placement: it grows with each, and what names an older one is void.';
 comment on column berth.placements.slot is 'The first of its slots, by number on the worker: low ones are filled first.';

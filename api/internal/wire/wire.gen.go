@@ -386,6 +386,7 @@ type Peer struct {
 	ConnectedAt *time.Time `json:"connected_at,omitempty"`
 	ID          ID         `json:"id"`
 	Role        Word       `json:"role"`
+	WorkerID    *ID        `json:"worker_id,omitempty"`
 }
 
 // PeerName defines model for PeerName.
