@@ -15,6 +15,7 @@ import (
 
 // world is two processes on one backplane; in memory they are one.
 type world struct {
+	t    *testing.T
 	a, b plane
 	// forget empties every topic, as a crash of the database does.
 	forget func()
@@ -24,7 +25,7 @@ func memoryWorld(t *testing.T) world {
 	t.Helper()
 	m := backplane.NewMemory()
 	t.Cleanup(m.Close)
-	return world{a: m, b: m, forget: m.Forget}
+	return world{t: t, a: m, b: m, forget: m.Forget}
 }
 
 func postgresWorld(t *testing.T) world {
@@ -32,7 +33,7 @@ func postgresWorld(t *testing.T) world {
 	db := databases.Database(t)
 	a, _ := startBus(t, db, nil)
 	b, _ := startBus(t, db, nil)
-	return world{a: a, b: b, forget: func() {
+	return world{t: t, a: a, b: b, forget: func() {
 		if _, err := db.Pool.Exec(t.Context(), "truncate berth.topics, berth.topic_log, berth.topic_interest"); err != nil {
 			t.Fatal(err)
 		}
@@ -40,19 +41,20 @@ func postgresWorld(t *testing.T) world {
 }
 
 // everywhere runs a test on both implementations.
-func everywhere(t *testing.T, test func(t *testing.T, w world)) {
+func everywhere(t *testing.T, test func(w world)) {
 	t.Helper()
 	for name, makeWorld := range map[string]func(*testing.T) world{"memory": memoryWorld, "postgres": postgresWorld} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, makeWorld(t))
+			test(makeWorld(t))
 		})
 	}
 }
 
 func TestMessagesArriveInOrderWithDenseOffsets(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		here, there := spyOn(t, w.a, "t", nil), spyOn(t, w.b, "t", nil)
 		say(t, w.a, "t", "1", "2", "3")
 		say(t, w.b, "t", "4")
@@ -71,7 +73,8 @@ func TestMessagesArriveInOrderWithDenseOffsets(t *testing.T) {
 
 func TestTopicsAreApart(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		one, two := spyOn(t, w.a, "one", nil), spyOn(t, w.a, "two", nil)
 		out := func(topic, text string) backplane.Outgoing {
 			return backplane.Outgoing{Topic: topic, Data: []byte(text)}
@@ -90,7 +93,8 @@ func TestTopicsAreApart(t *testing.T) {
 
 func TestBodiesOfEverySizeKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		there := spyOn(t, w.b, "t", nil)
 		var want []string
 		for _, size := range []int{0, 1, 1535, 1536, 1537, 10, 7_899, 7_900, 7_999, 8_000, 1, 20_000, backplane.MaxData, 2} {
@@ -107,7 +111,8 @@ func TestBodiesOfEverySizeKeepTheirOrder(t *testing.T) {
 
 func TestUnusableMessagesAreRefused(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		for name, tc := range map[string]struct {
 			out  backplane.Outgoing
 			want error
@@ -140,7 +145,8 @@ func TestUnusableMessagesAreRefused(t *testing.T) {
 
 func TestSubscriberGetsWhatComesAfterIt(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		say(t, w.a, "t", "before")
 		first := spyOn(t, w.b, "t", nil)
 		say(t, w.a, "t", "between")
@@ -161,7 +167,8 @@ func TestSubscriberGetsWhatComesAfterIt(t *testing.T) {
 
 func TestUnsubscribedGetsNoMore(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		left, stays := spyOn(t, w.b, "t", nil), spyOn(t, w.b, "t", nil)
 		say(t, w.a, "t", "1")
 		left.last("1")
@@ -185,7 +192,8 @@ func got0(s *spy) *backplane.Message { return &s.count(1)[0] }
 
 func TestDeliveryMayUnsubscribe(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		once := make(chan backplane.Message, 10)
 		subscribed := make(chan struct{})
 		var sub *backplane.Subscription
@@ -209,7 +217,8 @@ func TestDeliveryMayUnsubscribe(t *testing.T) {
 
 func TestResumeIsCompleteWhileMessagesAreKept(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		sayMany(t, w.a, "t", 1, backplane.Kept)
 		epoch := spyOn(t, w.a, "t", nil).sub.Position().Epoch
 		for _, offset := range []int64{0, 1, 100, backplane.Kept - 1, backplane.Kept} {
@@ -232,7 +241,8 @@ func TestResumeIsCompleteWhileMessagesAreKept(t *testing.T) {
 
 func TestResumeNamesTheRangeThatIsNotKept(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		sayMany(t, w.a, "t", 1, 1000)
 		from := backplane.Position{Epoch: spyOn(t, w.a, "t", nil).sub.Position().Epoch, Offset: 10}
 		s := spyOn(t, w.b, "t", &from)
@@ -251,7 +261,8 @@ func TestResumeNamesTheRangeThatIsNotKept(t *testing.T) {
 
 func TestResumeFromAnotherEpochIsAReset(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		say(t, w.a, "t", "1", "2", "3")
 		epoch := spyOn(t, w.a, "t", nil).sub.Position().Epoch
 		for _, from := range []backplane.Position{{}, {Epoch: "another", Offset: 1}, {Epoch: epoch, Offset: 4}} {
@@ -267,7 +278,8 @@ func TestResumeFromAnotherEpochIsAReset(t *testing.T) {
 
 func TestLiveSubscriberIsToldOfANewEpoch(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		s := spyOn(t, w.b, "t", nil)
 		say(t, w.a, "t", "1", "2")
 		before := s.last("2")[1].Position
@@ -290,7 +302,8 @@ func TestLiveSubscriberIsToldOfANewEpoch(t *testing.T) {
 
 func TestResumingBesideALiveStreamMissesNothing(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		const total = 400
 		first := spyOn(t, w.b, "t", nil)
 		start := first.sub.Position()
@@ -352,7 +365,8 @@ func testDense(t *testing.T, s *spy, total int64) {
 
 func TestClosedRefuses(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, w world) {
+	everywhere(t, func(w world) {
+		t := w.t
 		s := spyOn(t, w.b, "t", nil)
 		w.b.Close()
 		w.b.Close()

@@ -182,11 +182,11 @@ func (l *listener) end(ctx context.Context, conn *pgx.Conn, failure error) {
 }
 
 // drain moves notifications into memory until the connection fails or nobody wants them. It does nothing else, as what is
-// not read holds up the server's queue, but for a probe now and then: for the others that listen, it is silent while there
-// are messages to prove that the connection works.
+// not read holds up the server's queue, but for a probe now and then. That is silent while there are messages to prove that
+// the connection works, for the sake of the others that listen.
 func (l *listener) drain(ctx context.Context, conn *pgx.Conn) error {
 	for {
-		heard, err := l.hear(ctx, conn, l.config.ProbeInterval, "")
+		heard, _, err := l.hear(ctx, conn, l.config.ProbeInterval, "")
 		if err != nil || ctx.Err() != nil {
 			return quiet(ctx, err)
 		}
@@ -194,25 +194,31 @@ func (l *listener) drain(ctx context.Context, conn *pgx.Conn) error {
 			l.log.InfoContext(ctx, "backplane listener not needed")
 			return nil
 		}
-		sent, interested, err := l.probe(ctx, conn, heard == 0)
-		if err != nil {
+		if err := l.examine(ctx, conn, heard == 0); err != nil || ctx.Err() != nil {
 			return quiet(ctx, err)
-		}
-		if !interested {
-			if err := l.renew(ctx, conn); err != nil {
-				return quiet(ctx, err)
-			}
-		}
-		if sent == "" {
-			continue
-		}
-		if heard, err = l.hear(ctx, conn, l.config.ProbeTimeout, sent); err != nil || ctx.Err() != nil {
-			return quiet(ctx, err)
-		}
-		if heard >= 0 {
-			return errSilent
 		}
 	}
+}
+
+// examine asks the connection for a sign of life, and whether the process's interest is still there. A loud one must be
+// heard.
+func (l *listener) examine(ctx context.Context, conn *pgx.Conn, loud bool) error {
+	sent, interested, err := l.probe(ctx, conn, loud)
+	if err != nil {
+		return err
+	}
+	if !interested {
+		if err := l.renew(ctx, conn); err != nil {
+			return err
+		}
+	}
+	if !loud {
+		return nil
+	}
+	if _, found, err := l.hear(ctx, conn, l.config.ProbeTimeout, sent); err != nil || found {
+		return err
+	}
+	return errSilent
 }
 
 // quiet is the error, unless ctx ended and brought it about.
@@ -235,20 +241,22 @@ func (l *listener) renew(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// hear puts notifications into the inbox for d, and returns how many; -1 as soon as the text comes that is awaited.
-func (l *listener) hear(ctx context.Context, conn *pgx.Conn, d time.Duration, awaited string) (heard int, err error) {
+// hear puts notifications into the inbox for d, and returns how many. It ends as soon as the text comes that is awaited.
+func (l *listener) hear(ctx context.Context, conn *pgx.Conn, d time.Duration, awaited string) (heard int, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	for {
 		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			if ctx.Err() != nil && !conn.IsClosed() {
+				err = nil // it is time
+			}
+			return heard, false, fault("hear", err)
+		}
 		switch {
-		case err != nil && ctx.Err() != nil && !conn.IsClosed():
-			return heard, nil
-		case err != nil:
-			return heard, fault("hear", err)
 		case awaited != "" && n.Payload == awaited:
-			return -1, nil
-		case strings.HasPrefix(n.Payload, probeMark): // of a connection before this one
+			return heard, true, nil
+		case strings.HasPrefix(n.Payload, probeMark): // late, and answered for by another
 			continue
 		}
 		heard++

@@ -1,6 +1,9 @@
 package backplane_test
 
 import (
+	"bufio"
+	"encoding/binary"
+	"io"
 	"net"
 	"net/url"
 	"sync"
@@ -9,7 +12,7 @@ import (
 	"github.com/berthdev/berth/internal/testkit"
 )
 
-// network is a TCP proxy in front of a database, on which packets can vanish without anybody being told.
+// network is a TCP proxy in front of a database. On it packets can vanish without anybody being told, and notifications.
 type network struct {
 	listener net.Listener
 	target   string
@@ -18,6 +21,8 @@ type network struct {
 
 	mu    sync.Mutex // guards the rest
 	wires map[*wire]bool
+	down  bool // nobody gets through
+	muted bool // no notification gets through
 }
 
 // wire is one connection through the network.
@@ -28,7 +33,7 @@ type wire struct {
 	frozen bool
 }
 
-// newNetwork leads to db by its url.
+// newNetwork leads to db by its url, in clear.
 func newNetwork(t *testing.T, db *testkit.DB) *network {
 	t.Helper()
 	target, err := url.Parse(db.URL)
@@ -40,7 +45,7 @@ func newNetwork(t *testing.T, db *testkit.DB) *network {
 		t.Fatal(err)
 	}
 	n := &network{listener: listener, target: target.Host, wires: map[*wire]bool{}}
-	target.Host = listener.Addr().String()
+	target.Host, target.RawQuery = listener.Addr().String(), "sslmode=disable"
 	n.url = target.String()
 	n.running.Go(n.accept)
 	t.Cleanup(n.close)
@@ -54,38 +59,68 @@ func (n *network) accept() {
 			return
 		}
 		server, err := net.Dial("tcp", n.target)
-		if err != nil {
+		n.mu.Lock()
+		if err != nil || n.down {
+			n.mu.Unlock()
 			_ = client.Close() // which tells it
 			continue
 		}
 		w := &wire{client: client, server: server}
-		n.mu.Lock()
 		n.wires[w] = true
 		n.mu.Unlock()
 		n.running.Go(func() { w.carry(server, client) })
-		n.running.Go(func() { w.carry(client, server) })
+		n.running.Go(func() { n.answer(w) })
 	}
 }
 
-// carry copies one direction until it ends. A frozen wire swallows what it carries.
+// carry copies what the client says. A frozen wire swallows it, its end too.
 func (w *wire) carry(to, from net.Conn) {
-	defer w.close()
 	buffer := make([]byte, 32<<10)
 	for {
 		size, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
 		w.mu.Lock()
 		frozen := w.frozen
 		w.mu.Unlock()
-		if frozen {
-			continue
+		if err == nil && !frozen {
+			_, err = to.Write(buffer[:size])
 		}
-		if _, err := to.Write(buffer[:size]); err != nil {
+		switch {
+		case err != nil && frozen:
+			return
+		case err != nil:
+			w.close()
 			return
 		}
 	}
+}
+
+// answer copies what the server says, message by message.
+func (n *network) answer(w *wire) {
+	from := bufio.NewReader(w.server)
+	for {
+		head := make([]byte, 5)
+		if _, err := io.ReadFull(from, head); err != nil {
+			break
+		}
+		message := append(head, make([]byte, binary.BigEndian.Uint32(head[1:])-4)...)
+		if _, err := io.ReadFull(from, message[5:]); err != nil {
+			break
+		}
+		n.mu.Lock()
+		muted := n.muted
+		n.mu.Unlock()
+		w.mu.Lock()
+		frozen := w.frozen
+		w.mu.Unlock()
+		const notification = 'A'
+		if frozen || muted && head[0] == notification {
+			continue
+		}
+		if _, err := w.client.Write(message); err != nil {
+			break
+		}
+	}
+	w.close()
 }
 
 func (w *wire) close() {
@@ -102,6 +137,24 @@ func (n *network) freeze() int {
 		w.mu.Unlock()
 	}
 	return len(n.wires)
+}
+
+// mute swallows the notifications of all connections, or no longer.
+func (n *network) mute(muted bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.muted = muted
+}
+
+// cut ends all connections, and lets nobody through until it is called with false.
+func (n *network) cut(down bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = down
+	for w := range n.wires {
+		w.close()
+	}
+	clear(n.wires)
 }
 
 func (n *network) close() {

@@ -37,7 +37,7 @@ unix_socket_dir =
 auth_type = any
 pool_mode = transaction
 `, target.Hostname(), target.Port(), target.User.Username(), password, port)
-	dir, err := os.MkdirTemp("", "pooler") // not t.TempDir, which another user may not enter
+	dir, err := os.MkdirTemp("", "pooler") //nolint:usetesting // PgBouncer's user may not enter what t.TempDir is in
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,287 @@
+package backplane
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// modelKept is how many messages the model's topic keeps: few, so that some are missed.
+const modelKept = 6
+
+// model is one topic in the database and in a process, whose parts take their steps in any order.
+type model struct {
+	// the database
+	epochs     int
+	last       int64
+	exists     bool
+	interested bool
+	lost       bool             // interest was deleted, and the process does not know yet
+	told       []entry          // notifications on their way
+	trimmed    map[string]int64 // by epoch: what is no longer kept
+
+	// the process
+	streams *streams
+	joins   []*stream
+	subs    []*modelSub
+	leaving []string
+	// the reader, between its steps
+	tasks   []task
+	phase   int
+	pages   map[string]page
+	pending []func()
+}
+
+type modelSub struct {
+	sub   *Subscription
+	s     *stream
+	given []Message
+}
+
+func newModel() *model {
+	m := &model{streams: newStreams(), trimmed: map[string]int64{}}
+	m.streams.listen()
+	return m
+}
+
+func (m *model) epoch() string { return fmt.Sprintf("epoch-%012d", m.epochs) }
+
+func (m *model) body(offset int64) []byte { return fmt.Append(nil, m.epoch(), offset) }
+
+// touch makes the topic if it is not there.
+func (m *model) touch() {
+	if !m.exists {
+		m.exists, m.last = true, 0
+		m.epochs++
+	}
+}
+
+func (m *model) Publish(t *rapid.T) {
+	m.touch()
+	m.last++
+	m.trimmed[m.epoch()] = max(0, m.last-modelKept)
+	if m.interested {
+		e := entry{topic: "t", tag: tag(m.epoch()), offset: m.last}
+		if rapid.Bool().Draw(t, "inline") {
+			e.data = m.body(m.last)
+		}
+		m.told = append(m.told, e)
+	}
+}
+
+// Truncate loses the topic and all interest; what was notified still arrives.
+func (m *model) Truncate(*rapid.T) {
+	m.exists, m.interested, m.lost = false, false, true
+}
+
+// Reconnect loses what was notified.
+func (m *model) Reconnect(*rapid.T) {
+	m.told, m.lost = nil, false
+	m.streams.deafen()
+	m.streams.listen()
+}
+
+func (m *model) Hear(*rapid.T) {
+	if len(m.told) == 0 {
+		return
+	}
+	e := m.told[0]
+	m.told = m.told[1:]
+	message, to := m.streams.dispatch(e)
+	for _, sub := range to {
+		sub.offer(message)
+	}
+}
+
+func (m *model) Join(t *rapid.T) {
+	if len(m.joins)+len(m.subs) > 5 {
+		return
+	}
+	s, wait, err := m.streams.enter("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait == s.ready {
+		m.joins = append(m.joins, s)
+	}
+}
+
+// Attach subscribes whoever has joined.
+func (m *model) Attach(*rapid.T) {
+	var waiting []*stream
+	for _, s := range m.joins {
+		select {
+		case <-s.ready:
+			if s.err == nil {
+				m.subscribe(s)
+			}
+		default:
+			waiting = append(waiting, s)
+		}
+	}
+	m.joins = waiting
+}
+
+func (m *model) subscribe(s *stream) {
+	ms := &modelSub{s: s}
+	ms.sub = &Subscription{
+		topic:   "t",
+		deliver: func(message Message) { ms.given = append(ms.given, message) },
+		leave:   func(sub *Subscription) { m.streams.leave(s, sub) },
+	}
+	m.streams.attach(s, ms.sub)
+	m.subs = append(m.subs, ms)
+}
+
+func (m *model) Leave(t *rapid.T) {
+	if len(m.subs) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(m.subs)-1).Draw(t, "who")
+	m.subs[i].sub.Unsubscribe()
+	m.subs = append(m.subs[:i:i], m.subs[i+1:]...)
+}
+
+// Tidy deletes interest in one step, and forgets the stream in the next.
+func (m *model) Tidy(*rapid.T) {
+	if len(m.leaving) > 0 {
+		m.streams.forget(m.leaving)
+		m.leaving = nil
+		return
+	}
+	if m.leaving, _ = m.streams.abandon(-time.Second); len(m.leaving) > 0 {
+		m.interested = false
+	}
+}
+
+// Read takes the reader's next step.
+func (m *model) Read(t *rapid.T) {
+	if len(m.pending) > 0 {
+		m.pending[0]()
+		m.pending = m.pending[1:]
+		return
+	}
+	m.phase++
+	switch m.phase {
+	case 1:
+		m.tasks = m.streams.tasks()
+	case 2, 4:
+		if len(m.tasks) > 0 && rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
+			m.streams.returned(m.tasks, errors.New("away"))
+			m.tasks = nil
+		}
+	case 3:
+		m.register()
+	case 5:
+		m.read(t)
+	case 6:
+		m.serve()
+	default:
+		m.phase, m.pages = 0, nil
+	}
+}
+
+func (m *model) register() {
+	positions := map[string]Position{}
+	for _, task := range m.tasks {
+		if task.register {
+			m.touch()
+			m.interested = true
+			positions["t"] = Position{Epoch: m.epoch(), Offset: m.last}
+		}
+	}
+	m.streams.registered(m.tasks, positions)
+}
+
+func (m *model) read(t *rapid.T) {
+	m.pages = map[string]page{}
+	if len(m.tasks) == 0 || !m.exists {
+		return
+	}
+	p := page{epoch: m.epoch(), first: max(1, m.last-modelKept+1), last: m.last}
+	limit := rapid.IntRange(1, 4).Draw(t, "limit")
+	for offset := max(m.tasks[0].after+1, p.first); offset <= m.last && len(p.messages) < limit; offset++ {
+		p.messages = append(p.messages, Message{
+			Topic: "t", Position: Position{Epoch: p.epoch, Offset: offset}, Data: m.body(offset),
+		})
+	}
+	m.pages["t"] = p
+}
+
+// serve delivers in steps of their own, as the dispatcher may deliver between them.
+func (m *model) serve() {
+	for _, task := range m.tasks {
+		read, found := m.pages["t"]
+		switch {
+		case !task.read:
+		case !found:
+			m.streams.vanished(task.s)
+		default:
+			given, to, behind := m.streams.follow(task.s, read)
+			for _, message := range given {
+				for _, sub := range to {
+					m.pending = append(m.pending, func() { sub.offer(message) })
+				}
+			}
+			m.pending = append(m.pending, func() { m.streams.served(task.s, behind) })
+		}
+	}
+}
+
+// check fails unless everybody was given each offset once and in order, and only what is no longer kept is missing.
+func (m *model) check(t *rapid.T) {
+	for _, ms := range m.subs {
+		account(t, ms.sub.start, ms.given)
+		for _, message := range ms.given {
+			at := message.Position
+			switch {
+			case message.Recovery.Outcome == Partial && message.Recovery.Missing.To > m.trimmed[at.Epoch]:
+				t.Fatalf("%+v is kept from %d", message, m.trimmed[at.Epoch])
+			case !message.Notice() && string(message.Data) != fmt.Sprint(at.Epoch, at.Offset):
+				t.Fatalf("%+v says %s", at, message.Data)
+			}
+		}
+	}
+}
+
+// settle lets everything happen that is under way.
+func (m *model) settle(t *rapid.T) {
+	if m.lost { // a probe finds that
+		m.lost = false
+		m.streams.resync(true)
+	}
+	for range 200 {
+		for range 10 {
+			m.Read(t)
+		}
+		m.Hear(t)
+		m.Attach(t)
+		if len(m.leaving) > 0 {
+			m.Tidy(t)
+		}
+	}
+}
+
+// Whatever the order in which publishers, notifications, the reader, subscribers and failures take their steps: nobody
+// misses a message that is kept, gets one twice or out of order.
+func TestStreamsMissNothingInAnyOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel()
+		t.Repeat(map[string]func(*rapid.T){
+			"": m.check, "publish": m.Publish, "publish more": m.Publish, "truncate": m.Truncate, "reconnect": m.Reconnect,
+			"hear": m.Hear, "hear more": m.Hear, "join": m.Join, "attach": m.Attach, "leave": m.Leave, "tidy": m.Tidy,
+			"read": m.Read, "read more": m.Read, "read most": m.Read,
+		})
+		m.settle(t)
+		m.check(t)
+		for _, ms := range m.subs {
+			if at := ms.sub.at; m.exists && at != (Position{Epoch: m.epoch(), Offset: m.last}) {
+				t.Fatalf("at rest a subscriber is at %+v of %s/%d", at, m.epoch(), m.last)
+			}
+		}
+	})
+}
