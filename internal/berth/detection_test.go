@@ -152,8 +152,16 @@ func TestOverwhelming(t *testing.T) {
 		unproven, workers int
 		want              bool
 	}{
-		{0, 0, false}, {1, 1, false}, {2, 2, false}, {2, 3, false}, {3, 3, true}, {3, 5, true}, {3, 6, false}, {4, 7, true},
-		{500, 1000, false}, {501, 1000, true},
+		{0, 0, false},
+		{1, 1, false},
+		{2, 2, false},
+		{2, 3, false},
+		{3, 3, true},
+		{3, 5, true},
+		{3, 6, false},
+		{4, 7, true},
+		{500, 1000, false},
+		{501, 1000, true},
 	} {
 		if got := detection.Overwhelming(test.unproven, test.workers); got != test.want {
 			t.Errorf("%d of %d: got %v", test.unproven, test.workers, got)

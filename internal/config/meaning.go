@@ -2,6 +2,9 @@ package config
 
 // meaning explains a variable to the person who sets it. A test proves that each has one.
 func meaning(name string) string {
+	if text, ok := detectionMeanings()[name]; ok {
+		return text
+	}
 	return map[string]string{
 		"BERTH_LOG_LEVEL":  "Least severe level that is logged.",
 		"BERTH_LOG_FORMAT": "`json`, or `text` for people.",
@@ -22,18 +25,6 @@ func meaning(name string) string {
 		"BERTH_TURN_SECRETS": "Secrets shared with the TURN servers for time-limited credentials (coturn: `static-auth-secret`). " +
 			"The first signs; name the old one second during a change.",
 		"BERTH_TURN_TTL": "Life of a TURN credential. It limits new allocations, not running ones.",
-
-		"BERTH_RENEW_INTERVAL": "How often a worker renews its lease.",
-		"BERTH_LEASE":          "How long a worker owns its sessions after a renewal. The same for all processes.",
-		"BERTH_DETECTOR": "By which sign a worker counts as missing at first: `presence`, its lock is gone; `lease`, its lease is over; `sweep`, " +
-			"it does not answer. See [failure detection](failure-detection.md).",
-		"BERTH_SENTINEL_LOOK": "How often missing workers are looked for between ticks. `0s`: never.",
-		"BERTH_WALK_SESSIONS": "Lets each look read every live session as well, to compare costs. Not for production.",
-		"BERTH_CONFIRM_DELAY": "Time between the first sign that a worker is gone and the second look, by other evidence.",
-		"BERTH_REAPER_TICK":   "How often missing workers and overdue deadlines are looked for.",
-		"BERTH_PAUSE_LIMIT":   "How long a worker may be paused (its lease late, its connection up) before it counts as lost.",
-		"BERTH_HOLD_LIMIT":    "How long a worker keeps running sessions while the database is away.",
-		"BERTH_REJOIN_WINDOW": "How long a session whose worker was lost waits for its client.",
 
 		"BERTH_CONNECT_WINDOW": "How long a new session waits for its first connection before its slot is given back.",
 		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",
@@ -74,4 +65,21 @@ func meaning(name string) string {
 
 		"BERTH_DEV": "Adds pages of this machine to the allowed origins, and lets an API stop without waiting for balancers. Set by `berth dev`; not for production.",
 	}[name]
+}
+
+// detectionMeanings explains the numbers of failure detection.
+func detectionMeanings() map[string]string {
+	return map[string]string{
+		"BERTH_RENEW_INTERVAL": "How often a worker renews its lease.",
+		"BERTH_LEASE":          "How long a worker owns its sessions after a renewal. The same for all processes.",
+		"BERTH_DETECTOR": "By which sign a worker counts as missing at first: `presence`, its lock is gone; `lease`, its lease is over; `sweep`, " +
+			"it does not answer. See [failure detection](failure-detection.md).",
+		"BERTH_SENTINEL_LOOK": "How often missing workers are looked for between ticks. `0s`: never.",
+		"BERTH_WALK_SESSIONS": "Lets each look read every live session as well, to compare costs. Not for production.",
+		"BERTH_CONFIRM_DELAY": "Time between the first sign that a worker is gone and the second look, by other evidence.",
+		"BERTH_REAPER_TICK":   "How often missing workers and overdue deadlines are looked for.",
+		"BERTH_PAUSE_LIMIT":   "How long a worker may be paused (its lease late, its connection up) before it counts as lost.",
+		"BERTH_HOLD_LIMIT":    "How long a worker keeps running sessions while the database is away.",
+		"BERTH_REJOIN_WINDOW": "How long a session whose worker was lost waits for its client.",
+	}
 }
