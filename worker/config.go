@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,10 +27,12 @@ type Config struct {
 	Labels       map[string]string // what selectors ask for; see berth.ValidLabelName
 	SignalingURL string            // what clients connect to: ws://host:port/rtc
 	ControlURL   string            // internal base URL of the control listener
+	APIURLs      []string          // of API replicas, or balancers before them, that renew when the database is out of reach; none: no second path
 
 	RenewInterval time.Duration // between renewals; default 2s
 	Lease         time.Duration // default 6s
 	HoldLimit     time.Duration // of silence until everything is stopped; default 120s
+	SilenceLimit  time.Duration // of silence from the database and all of APIURLs, past the lease; default 3s
 	CallTimeout   time.Duration // of one call to the database; default 2s
 	RegisterRetry time.Duration // while an old instance of the id holds; default 500ms
 	DrainDeadline time.Duration // that Stop gives to sessions; default 60s
@@ -46,6 +50,7 @@ func (c Config) withDefaults() Config {
 	c.RenewInterval = cmp.Or(c.RenewInterval, 2*time.Second)
 	c.Lease = cmp.Or(c.Lease, 6*time.Second)
 	c.HoldLimit = cmp.Or(c.HoldLimit, 120*time.Second)
+	c.SilenceLimit = cmp.Or(c.SilenceLimit, 3*time.Second)
 	c.CallTimeout = cmp.Or(c.CallTimeout, 2*time.Second)
 	c.RegisterRetry = cmp.Or(c.RegisterRetry, 500*time.Millisecond)
 	c.DrainDeadline = cmp.Or(c.DrainDeadline, time.Minute)
@@ -70,10 +75,17 @@ func (c Config) validate() error {
 			berth.MaxWorkerLabels, berth.MaxLabelLength)
 	case c.SignalingURL == "" || c.ControlURL == "":
 		return errors.New("signaling url and control url are required")
+	case slices.ContainsFunc(c.APIURLs, func(text string) bool { return !isHTTP(text) }):
+		return errors.New("an api url is not valid: give http or https URLs")
 	case 2*c.RenewInterval >= c.Lease:
 		return errors.New("renew interval must be less than half the lease, so that one renewal may fail")
 	}
 	return nil
+}
+
+func isHTTP(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 func validLabels(labels map[string]string) bool {

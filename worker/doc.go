@@ -10,9 +10,10 @@
 //
 //	registering --the old instance of this id is present and current--> registering
 //	registering --opened--> serving
-//	serving --lease over, nobody answered--> in doubt
+//	serving --lease over, nobody answered for the database--> in doubt
 //	in doubt --"yours"--> serving
-//	in doubt --silence for the hold limit--> silent (nothing runs, every connection closed with 1012)
+//	in doubt --"the database is away" for the hold limit--> silent (nothing runs, every connection closed with 1012)
+//	in doubt --silence from everybody for the silence limit--> silent
 //	silent --"yours"--> serving
 //	serving, in doubt, silent --"over"--> registering, as a new instance, with nothing
 //	any --"replaced"--> stopped: another process has this id
@@ -23,6 +24,19 @@
 // because two owners must not both act. What the worker gives up by itself, by the fence or after silence, it goes on
 // holding in its renewals until its clients had time to return: the database may not have placed it elsewhere, and
 // would end it as forgotten.
+//
+// # Two paths
+//
+// A worker whose renewal the database does not answer asks API replicas, if it knows any (Config.APIURLs): in random
+// order, the next one when one failed or is slow. A replica renews in its name, for the secret that the instance made
+// when it registered, and answers what the database says: the lease, orders, sessions to drop. So a worker that is cut
+// off from the database alone goes on, for as long as that lasts. Meanwhile new peers are asked to try again, ends wait,
+// and the database gives it no new sessions.
+//
+// A replica that does not reach the database either says so. Then the database is away, and the worker stays in doubt up
+// to the hold limit. When nobody answers, neither the database nor any replica, it is the worker that is cut off: what it
+// serves may have been given to others, and it stops everything soon after its lease. Without replicas nobody can tell
+// the two apart, and silence is taken for a database that is away.
 //
 // # Pauses
 //
@@ -42,9 +56,4 @@
 //
 // One goroutine (keeper.run) owns the state of a registration. Calls to the database run beside it, one of a kind at
 // a time, and report back, so that a database that hangs delays no deadline.
-//
-// # Not promised
-//
-// The second way to ask, through an API replica, is not here yet: a worker that is cut off from the database alone
-// is in doubt like one whose database is away.
 package worker

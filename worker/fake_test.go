@@ -36,6 +36,8 @@ type fakeRegistry struct {
 	displace [][]berth.SessionKey
 	moved    []time.Time // of each displaced session
 	drains   int
+	hash     []byte // of the secret of the registered instance
+	relays   int    // renewals that replicas asked for
 }
 
 func newFakeRegistry() *fakeRegistry {
@@ -158,6 +160,7 @@ func (r *fakeRegistry) Register(ctx context.Context, reg berth.Registration) (bo
 		return true, nil
 	}
 	r.instance, r.state, r.lease = reg.Instance, berth.WorkerStarting, r.now().Add(reg.Lease)
+	r.hash = reg.RenewalHash
 	clear(r.sessions)
 	clear(r.lacked)
 	return false, nil
@@ -179,25 +182,32 @@ func (r *fakeRegistry) Renew(ctx context.Context, renewal berth.Renewal) (berth.
 	if err := r.enter(ctx); err != nil {
 		return berth.RenewalAnswer{}, err
 	}
-	defer func() {
-		lag := r.lag
-		r.mu.Unlock()
-		<-time.After(lag)
-	}()
+	r.renewals = append(r.renewals, r.now())
+	answer, lag := r.answer(renewal), r.lag
+	r.mu.Unlock()
+	select {
+	case <-time.After(lag):
+		return answer, nil
+	case <-ctx.Done(): // it took effect, and nobody learns of it
+		return berth.RenewalAnswer{}, fmt.Errorf("%w: %w", berth.ErrUnavailable, ctx.Err())
+	}
+}
+
+// answer is what becomes of a renewal, whichever way it came. It is called with the registry locked.
+func (r *fakeRegistry) answer(renewal berth.Renewal) berth.RenewalAnswer {
 	now := r.now()
-	r.renewals = append(r.renewals, now)
 	switch {
 	case renewal.Instance < r.instance:
-		return berth.RenewalAnswer{Verdict: berth.RenewalReplaced, At: now}, nil
+		return berth.RenewalAnswer{Verdict: berth.RenewalReplaced, At: now}
 	case !r.state.Serving():
-		return berth.RenewalAnswer{Verdict: berth.RenewalOver, At: now}, nil
+		return berth.RenewalAnswer{Verdict: berth.RenewalOver, At: now}
 	}
 	r.lease = now.Add(renewal.Lease)
 	held := r.placed()
 	return berth.RenewalAnswer{
 		Verdict: berth.RenewalYours, State: r.state, DrainDeadline: r.deadline, At: now, ExpiresAt: r.lease,
 		Matched: len(held) == renewal.Count && berth.Digest(held) == renewal.Digest,
-	}, nil
+	}
 }
 
 func (r *fakeRegistry) placed() []berth.Held {
@@ -215,6 +225,11 @@ func (r *fakeRegistry) Reconcile(
 		return nil, err
 	}
 	defer r.mu.Unlock()
+	return r.compare(held), nil
+}
+
+// compare is called with the registry locked.
+func (r *fakeRegistry) compare(held []berth.Held) []berth.Dropped {
 	r.forget(held)
 	var dropped []berth.Dropped
 	for _, h := range held {
@@ -223,7 +238,7 @@ func (r *fakeRegistry) Reconcile(
 			dropped = append(dropped, berth.Dropped{Held: h, Ended: ended, Reason: reason})
 		}
 	}
-	return dropped, nil
+	return dropped
 }
 
 // forget ends what the worker lacks at two reconciliations that are a second apart.
@@ -340,7 +355,8 @@ type fakeHub struct {
 	admission signaling.Admission
 	sessions  map[berth.SessionKey]signaling.Served
 	fates     map[berth.SessionKey]signaling.Fate
-	absent    []berth.Held // their clients were told to come back
+	absent    []berth.Held               // their clients were told to come back
+	watch     func(key berth.SessionKey) // is told of drops; may be nil
 }
 
 func newFakeHub() *fakeHub {
@@ -386,6 +402,9 @@ func (h *fakeHub) Drop(held berth.Held, fate signaling.Fate) {
 	defer h.mu.Unlock()
 	h.absent = slices.DeleteFunc(h.absent, func(other berth.Held) bool { return other == held })
 	if h.sessions[held.Key].Held == held {
+		if h.watch != nil {
+			h.watch(held.Key)
+		}
 		delete(h.sessions, held.Key)
 		h.fates[held.Key] = fate
 		if fate.Return {

@@ -34,6 +34,7 @@ type sessions interface {
 type keeper struct {
 	config   Config
 	registry Registry
+	replicas []replica // the second path; empty: there is none
 	hub      sessions
 	awake    *Awake
 	clock    *databaseClock
@@ -47,7 +48,7 @@ type keeper struct {
 
 func newKeeper(config Config, registry Registry, log *slog.Logger, m *metrics, awake *Awake) *keeper {
 	return &keeper{
-		config: config, registry: registry, awake: awake, status: newStatus(), metrics: m,
+		config: config, registry: registry, replicas: httpReplicas(config.APIURLs), awake: awake, status: newStatus(), metrics: m,
 		clock:  &databaseClock{now: config.Now},
 		log:    log.With("worker_id", config.WorkerID),
 		nudges: make(chan struct{}, 1),

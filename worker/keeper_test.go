@@ -19,6 +19,7 @@ import (
 type bench struct {
 	t        *testing.T
 	registry *fakeRegistry
+	replicas []*fakeReplica
 	hub      *fakeHub
 	keeper   *keeper
 	paused   atomic.Int64 // how far the clock jumped while the process was stopped
@@ -31,8 +32,15 @@ type bench struct {
 // inFakeTime runs f with a keeper that registered.
 func inFakeTime(t *testing.T, f func(b *bench)) {
 	t.Helper()
+	inFakeTimeAfter(t, func(*bench) {}, f)
+}
+
+// inFakeTimeAfter is inFakeTime with a keeper that is prepared before it registers.
+func inFakeTimeAfter(t *testing.T, prepare, f func(b *bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
+		prepare(b)
 		b.start()
 		defer func() {
 			b.cancel()

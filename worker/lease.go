@@ -19,8 +19,11 @@ func (l *lease) doubtful() bool { return l.since() >= l.term }
 // silent: nobody answered for the hold limit.
 func (l *lease) silent() bool { return l.since() >= l.hold }
 
+// end is when the lease is over, pauses included.
+func (l *lease) end() time.Time { return l.from.Add(l.term) }
+
 // over: the lease is over, pauses included: somebody else may act by now.
-func (l *lease) over() bool { return l.now().Sub(l.from) >= l.term }
+func (l *lease) over() bool { return !l.now().Before(l.end()) }
 
 func (l *lease) since() time.Duration {
 	from := l.from

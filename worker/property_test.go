@@ -44,11 +44,12 @@ func TestPropertyLeaseRulesHoldUnderAnyFault(t *testing.T) {
 
 // faults does harm to a bench and knows what must hold nevertheless.
 type faults struct {
-	b          *bench
-	pausedAt   time.Time // by the keeper's clock, after the pause; zero: never
-	quietSince time.Time // by fake time: since when the database does not answer, or when it began to again
-	quiet      bool
-	excused    bool // session 1 may be gone
+	b           *bench
+	pausedAt    time.Time // by the keeper's clock, after the pause; zero: never
+	quietSince  time.Time // by fake time: since when the database does not answer, or when it began to again
+	quiet       bool
+	quietBefore time.Time // when it last became quiet after it had answered for a while
+	excused     bool      // session 1 may be gone
 }
 
 func (f *faults) place() {
@@ -58,10 +59,22 @@ func (f *faults) place() {
 
 func (f *faults) silence(away, hang bool) {
 	f.b.registry.set(func() { f.b.registry.away, f.b.registry.hang = away, hang })
-	if quiet := away || hang; quiet != f.quiet {
-		f.quiet, f.quietSince = quiet, time.Now()
+	quiet, now := away || hang, time.Now()
+	if quiet == f.quiet {
+		return
+	}
+	answered := now.Sub(f.quietSince)
+	f.quiet, f.quietSince = quiet, now
+	switch {
+	case quiet && answered < answerSpell && !f.quietBefore.IsZero():
+		f.quietSince = f.quietBefore
+	case quiet:
+		f.quietBefore = now
 	}
 }
+
+// answerSpell is how long the database must answer before it is certain that a worker heard of it.
+const answerSpell = 10 * time.Second
 
 func (f *faults) away(*rapid.T) { f.silence(true, false) }
 func (f *faults) hang(*rapid.T) { f.silence(false, true) }

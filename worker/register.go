@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/berthdev/berth/internal/auth"
 	"github.com/berthdev/berth/internal/berth"
 )
 
@@ -72,7 +73,8 @@ func (k *keeper) tryRegister(ctx context.Context) (_ *tenure, err error) {
 			k.leavePresence(ctx, presence)
 		}
 	}()
-	from, err := k.introduce(ctx, instance, presence)
+	secret, hash := auth.NewRenewalSecret()
+	from, err := k.introduce(ctx, instance, hash, presence)
 	if err != nil {
 		return nil, err
 	}
@@ -84,16 +86,18 @@ func (k *keeper) tryRegister(ctx context.Context) (_ *tenure, err error) {
 	}
 	k.log.InfoContext(ctx, "worker registered", "instance", int(instance), "region", k.config.Region,
 		"capacity", k.config.Capacity)
-	return newTenure(k, instance, presence, from), nil
+	return newTenure(k, instance, secret, presence, from), nil
 }
 
 // introduce registers the instance as soon as the old one's presence or lease is gone. It returns the time just
 // before the request that was granted.
-func (k *keeper) introduce(ctx context.Context, instance berth.Instance, presence berth.Presence) (time.Time, error) {
+func (k *keeper) introduce(
+	ctx context.Context, instance berth.Instance, renewalHash []byte, presence berth.Presence,
+) (time.Time, error) {
 	registration := berth.Registration{
 		WorkerID: k.config.WorkerID, Instance: instance, Region: k.config.Region, Capacity: k.config.Capacity,
 		SignalingURL: k.config.SignalingURL, ControlURL: k.config.ControlURL, Version: k.config.Version,
-		Labels: k.config.Labels, Lease: k.config.Lease,
+		Labels: k.config.Labels, Lease: k.config.Lease, RenewalHash: renewalHash,
 	}
 	for waited := false; ; waited = true {
 		from := k.config.Now()

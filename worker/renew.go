@@ -10,29 +10,48 @@ import (
 	"github.com/berthdev/berth/signaling"
 )
 
-// renewal is what came of one renewal.
+// renewal is what came of one round of asking.
 type renewal struct {
-	from    time.Time // just before it was sent
-	answer  berth.RenewalAnswer
-	dropped []berth.Dropped
-	err     error
+	begun    time.Time // of the round
+	from     time.Time // just before what was answered was sent
+	answer   berth.RenewalAnswer
+	dropped  []berth.Dropped
+	err      error     // nobody answered for the database
+	database error     // the database itself did not
+	relayed  bool      // it was left to the replicas
+	heard    time.Time // when somebody answered, even if without a verdict; zero: nobody did
 }
 
-// renew sends a renewal, or has one sent after the one that is under way.
+// replicaErr is why no replica answered for the database; nil also if none was asked.
+func (r renewal) replicaErr() error {
+	if !r.relayed {
+		return nil
+	}
+	return r.err
+}
+
+// renew begins a round of asking, or has one begun after the one that is under way.
 func (t *tenure) renew(ctx context.Context) {
 	if t.renewing {
 		t.again = true
 		return
 	}
 	t.renewing = true
+	patience := t.patience()
+	round, abandon := context.WithCancel(ctx)
+	t.abandon = abandon
 	t.beside(func() func() {
-		r := t.ask(ctx)
+		r := t.ask(round, patience)
+		abandoned := round.Err() != nil
+		abandon()
 		return func() {
 			t.renewing = false
 			if ctx.Err() != nil {
 				return // the tenure has ended
 			}
-			t.apply(ctx, r)
+			if r.err == nil || !abandoned {
+				t.apply(ctx, r)
+			}
 			if t.again && t.end == nil {
 				t.again = false
 				t.renew(ctx)
@@ -41,21 +60,33 @@ func (t *tenure) renew(ctx context.Context) {
 	})
 }
 
-// ask renews, and compares lists when counts or digests differ. A comparison that fails is repeated by the next
+// ask asks the database and, if it does not answer within patience, the replicas.
+func (t *tenure) ask(ctx context.Context, patience time.Duration) renewal {
+	begun := t.config.Now()
+	r := t.askDatabase(ctx, patience)
+	r.begun, r.database = begun, r.err
+	if r.err == nil || len(t.replicas) == 0 || ctx.Err() != nil {
+		return r
+	}
+	relayed := t.askReplicas(ctx)
+	relayed.begun, relayed.database = begun, r.err
+	return relayed
+}
+
+// askDatabase renews, and compares lists when counts or digests differ. A comparison that fails is repeated by the next
 // renewal and takes nothing from the lease.
-func (t *tenure) ask(ctx context.Context) renewal {
+func (t *tenure) askDatabase(ctx context.Context, patience time.Duration) renewal {
 	held := t.hub.Held()
 	r := renewal{from: t.config.Now()}
-	r.answer, r.err = call(ctx, t.config.CallTimeout, func(ctx context.Context) (berth.RenewalAnswer, error) {
-		return t.registry.Renew(ctx, berth.Renewal{
-			WorkerID: t.config.WorkerID, Instance: t.instance, Count: len(held), Digest: berth.Digest(held),
-			Lease: t.config.Lease,
-		})
+	r.answer, r.err = call(ctx, patience, func(ctx context.Context) (berth.RenewalAnswer, error) {
+		return t.registry.Renew(ctx, t.renewal(held))
 	})
-	if r.err == nil && !r.answer.At.IsZero() {
-		t.clock.learn(r.answer.At, r.from, t.config.Now())
+	if r.err != nil {
+		return r
 	}
-	if r.err != nil || r.answer.Verdict != berth.RenewalYours || r.answer.Matched {
+	r.heard = t.config.Now()
+	t.learnTime(r)
+	if r.answer.Verdict != berth.RenewalYours || r.answer.Matched {
 		return r
 	}
 	dropped, err := call(ctx, t.config.CallTimeout, func(ctx context.Context) ([]berth.Dropped, error) {
@@ -68,12 +99,28 @@ func (t *tenure) ask(ctx context.Context) renewal {
 	return r
 }
 
-// apply does what the database answered.
+// learnTime sets the database's clock by an answer that just came.
+func (t *tenure) learnTime(r renewal) {
+	if !r.answer.At.IsZero() {
+		t.clock.learn(r.answer.At, r.from, r.heard)
+	}
+}
+
+// renewal is what is asked for while held is served.
+func (t *tenure) renewal(held []berth.Held) berth.Renewal {
+	return berth.Renewal{
+		WorkerID: t.config.WorkerID, Instance: t.instance, Count: len(held), Digest: berth.Digest(held), Lease: t.config.Lease,
+	}
+}
+
+// apply does what the database answered, whichever way the answer came.
 func (t *tenure) apply(ctx context.Context, r renewal) {
+	t.hear(r)
+	t.followLink(ctx, r)
 	if r.err != nil {
 		t.metrics.renewals.WithLabelValues("error").Inc()
 		if !t.failed {
-			t.log.WarnContext(ctx, "renewal failed", "err", r.err)
+			t.log.WarnContext(ctx, "renewal failed", "err", r.database, "replica_err", r.replicaErr())
 		}
 		t.failed = true
 		return

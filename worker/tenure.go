@@ -14,6 +14,7 @@ import (
 type tenure struct {
 	*keeper
 	instance berth.Instance
+	secret   string         // what replicas know the instance by
 	presence berth.Presence // nil while it is lost
 	lease    lease
 	woke     time.Time // last waking that was dealt with
@@ -22,8 +23,13 @@ type tenure struct {
 	silent bool // the hold limit passed: nothing runs
 	failed bool // the last renewal was not answered
 
+	cutSince   time.Time // the database has not answered since; zero: it did the last time
+	relayed    bool      // the last renewal came through a replica
+	quietSince time.Time // since waking, everybody has been asked since then and nobody answered; zero: somebody did
+
 	renewing  bool
-	again     bool // renew once more when that returns
+	abandon   context.CancelFunc // ends the round that is under way
+	again     bool               // renew once more when that returns
 	moving    bool
 	moveAfter time.Time // not before: the database did not take the last move
 	telling   bool      // the call that drains us is under way
@@ -42,9 +48,11 @@ type tenure struct {
 // most, so results never blocks.
 const maxCalls = 4
 
-func newTenure(k *keeper, instance berth.Instance, presence berth.Presence, from time.Time) *tenure {
+func newTenure(
+	k *keeper, instance berth.Instance, secret string, presence berth.Presence, from time.Time,
+) *tenure {
 	return &tenure{
-		keeper: k, instance: instance, presence: presence, woke: k.awake.Since(),
+		keeper: k, instance: instance, secret: secret, presence: presence, woke: k.awake.Since(),
 		lease: lease{
 			from: from, term: k.config.Lease, hold: k.config.HoldLimit, awake: k.awake.Since, now: k.config.Now,
 		},
@@ -110,9 +118,12 @@ func (t *tenure) beside(f func() (result func())) {
 // look compares what is true with what was done about it. It runs after every event and every tick.
 func (t *tenure) look(ctx context.Context) {
 	if woke := t.awake.Since(); woke.After(t.woke) {
-		t.woke = woke
+		t.woke, t.quietSince = woke, time.Time{}
 		t.metrics.pauses.Inc()
 		t.log.WarnContext(ctx, "process was paused", "instance", int(t.instance))
+		if t.renewing {
+			t.abandon() // its deadlines are overdue, and what it asked before the pause says nothing of now
+		}
 		t.renew(ctx)
 	}
 	t.judgeLease(ctx)
@@ -132,9 +143,9 @@ func (t *tenure) judgeLease(ctx context.Context) {
 		t.metrics.doubt.Set(1)
 		t.log.WarnContext(ctx, "in doubt: the lease is over and the database has not answered")
 	}
-	if t.lease.silent() && !t.silent {
+	if alone := t.alone(); (alone || t.lease.silent()) && !t.silent {
 		t.silent = true
-		t.log.ErrorContext(ctx, "database silent for the hold limit: stopping all sessions")
+		t.log.ErrorContext(ctx, "silence: stopping all sessions", "replicas_silent", alone)
 		t.metrics.dropped.WithLabelValues("silence").Add(float64(len(t.hub.Serving())))
 		t.hub.DropAll(signaling.Fate{Restart: true, Retry: t.config.RestartSpread, Return: true})
 	}
