@@ -87,7 +87,7 @@ func (s *Server) awaitReady(ctx context.Context, proc *process) error {
 		if err != nil {
 			return fmt.Errorf("server status: %w", err)
 		}
-		if state.pid == proc.cmd.Process.Pid && state.status == "ready" {
+		if state.pid == proc.cmd.Process.Pid && (state.status == "ready" || state.status == "standby") {
 			return nil
 		}
 	}

@@ -24,7 +24,7 @@ const pollInterval = 5 * time.Millisecond
 type pidFile struct {
 	pid     int
 	segment int    // System V shared memory id; negative if not written yet
-	status  string // starting, ready, stopping
+	status  string // starting, ready, standby (ready to read), stopping
 }
 
 // readPIDFile returns a pidFile without a pid if there is none, or none yet.
