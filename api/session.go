@@ -162,10 +162,25 @@ func (s *service) endSession(ctx context.Context, id string, tenant *string) err
 		s.log.InfoContext(ctx, "session ended", slog.String("session_id", id), slog.String("worker_id", before.WorkerID),
 			slog.String("reason", string(berth.EndedDeleted)))
 	}
-	if before.State.HoldsSlot() {
+	if before.Kind == berth.KindCall && before.State != berth.SessionEnded {
+		s.nudgePeers(ctx, tenantID, id)
+	} else if before.State.HoldsSlot() {
 		s.nudges.send(before.WorkerID)
 	}
 	return nil
+}
+
+// nudgePeers nudges the workers of a call that was ended. They hear it with their next renewals otherwise.
+func (s *service) nudgePeers(ctx context.Context, tenantID, id string) {
+	_, peers, err := s.deps.Sessions.Session(ctx, tenantID, id)
+	if err != nil {
+		return
+	}
+	for _, peer := range peers {
+		if peer.WorkerID != "" {
+			s.nudges.send(peer.WorkerID)
+		}
+	}
 }
 
 // addressed checks the id in a path and says whose session it names.

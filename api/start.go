@@ -130,6 +130,7 @@ func (c *checks) call(request wire.SessionRequest, start berth.Start) {
 	c.require(request.Slots == nil, "slots", "must be left out for a call, which takes no slot")
 	c.require(request.Strategy == nil, "strategy", "must be left out for a call, which takes no slot")
 	c.require(request.Handler == nil, "handler", "must be left out for a call, whose peers have their media with each other")
+	c.require(request.OnWorkerLoss == nil, "on_worker_loss", "must be left out for a call, whose peers rejoin")
 	c.require(start.Peer.Role == berth.RoleOffer || start.Peer.Role == berth.RoleAnswer, "peer.role",
 		"must be offer or answer in a call; leave it out to go by order")
 }

@@ -368,13 +368,13 @@ func TestStartsOfCallsTakeNothingOfAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	wrong := r.call("POST", "/v1/sessions", r.tenant,
-		`{"id":"c","kind":"call","peer":{"role":"bass"},"slots":2,"strategy":"pack","handler":"echo"}`)
+		`{"id":"c","kind":"call","peer":{"role":"bass"},"slots":2,"strategy":"pack","handler":"echo","on_worker_loss":"end"}`)
 	var fields []string
 	for _, e := range *wrong.problem(t).Errors {
 		fields = append(fields, e.Field)
 	}
 	slices.Sort(fields)
-	if want := []string{"handler", "peer.role", "slots", "strategy"}; !slices.Equal(fields, want) {
+	if want := []string{"handler", "on_worker_loss", "peer.role", "slots", "strategy"}; !slices.Equal(fields, want) {
 		t.Errorf("named %q, want %q", fields, want)
 	}
 	if a := r.call("POST", "/v1/sessions", r.tenant, `{"id":"c","kind":"call","peer":{"id":"p","role":"answer"}}`); a.status != 201 {

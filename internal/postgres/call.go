@@ -9,23 +9,12 @@ import (
 // LoseCallPeers takes up to limit connections of call peers off a worker that is lost, and returns how many it took. The
 // other peers of those calls have notices then; see CallNotices.
 func (s *Store) LoseCallPeers(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error) {
-	return s.loseCallPeers(ctx, workerID, instance+1, causeLost, limit)
+	return s.loseCallPeers(ctx, displacement{workerID: workerID, below: instance + 1, cause: causeLost}, limit)
 }
 
-func (s *Store) loseCallPeers(
-	ctx context.Context, workerID string, below berth.Instance, cause string, limit int,
-) (int, error) {
-	return value[int](ctx, s, "call_peers_lose", workerID, int32(below), cause, s.config.RejoinWindow.Seconds(), limit)
-}
-
-// loseAllCallPeers is loseCallPeers chunk by chunk. What somebody else works on is left to the reaper.
-func (s *Store) loseAllCallPeers(ctx context.Context, workerID string, below berth.Instance, cause string) error {
-	for {
-		lost, err := s.loseCallPeers(ctx, workerID, below, cause, displaceChunk)
-		if err != nil || lost == 0 {
-			return err
-		}
-	}
+// loseCallPeers is displace for the peers of calls.
+func (s *Store) loseCallPeers(ctx context.Context, d displacement, limit int) (int, error) {
+	return value[int](ctx, s, "call_peers_lose", d.workerID, int32(d.below), d.keys, d.cause, s.config.RejoinWindow.Seconds(), limit)
 }
 
 type noticeRow struct {

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/postgres"
@@ -140,6 +141,25 @@ func TestLostPeerOfACallRejoinsThroughAnotherWorker(t *testing.T) {
 		t.Errorf("an old connection's goodbye was taken: %v", err)
 	}
 	c.expect(a.Session.Key, berth.SessionActive, "")
+}
+
+func TestDrainedPeerOfACallMovesToAnotherWorker(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, _ := c.both()
+	old := a.Session.WorkerID
+	c.ok(c.store.Drain(t.Context(), old, a.Session.Instance, time.Minute))
+	if stays := c.seat("a"); stays.Session.WorkerID != old {
+		t.Errorf("moved to %s before the deadline", stays.Session.WorkerID)
+	}
+	c.ok(c.store.Displace(t.Context(), old, a.Session.Instance, []berth.SessionKey{a.Session.Key}))
+	moved := c.seat("a")
+	if moved.Session.WorkerID == old {
+		t.Errorf("placed on %s, which drains", old)
+	}
+	if back := c.up(moved, "a2"); !back.Again {
+		t.Errorf("got %+v", back)
+	}
 }
 
 func TestByeEndsACall(t *testing.T) {

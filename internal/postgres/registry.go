@@ -72,9 +72,6 @@ func (s *Store) Open(ctx context.Context, workerID string, instance berth.Instan
 	if err != nil {
 		return err
 	}
-	if err := s.loseAllCallPeers(ctx, workerID, instance, causeNewerInstance); err != nil {
-		return err
-	}
 	return s.current(ctx, "worker_open", workerID, int32(instance), s.config.SlowStart.Seconds())
 }
 
@@ -189,9 +186,6 @@ func (s *Store) Leave(ctx context.Context, workerID string, instance berth.Insta
 		workerID: workerID, below: instance + 1, cause: causeLeft, ended: berth.EndedDrained,
 	})
 	if err != nil {
-		return err
-	}
-	if err := s.loseAllCallPeers(ctx, workerID, instance+1, causeLeft); err != nil {
 		return err
 	}
 	return s.current(ctx, "worker_leave", workerID, int32(instance))

@@ -247,13 +247,19 @@ func (s *Store) displace(ctx context.Context, d displacement, limit int) (int, e
 		string(d.ended), s.config.RejoinWindow.Seconds(), limit)
 }
 
-// displaceAll displaces chunk by chunk. A row that somebody else works on all the while is left to the reaper, which
-// finds what an instance should no longer own.
+// displaceAll displaces chunk by chunk, calls too. A row that somebody else works on all the while is left to the reaper,
+// which finds what an instance should no longer own.
 func (s *Store) displaceAll(ctx context.Context, d displacement) error {
-	for {
-		moved, err := s.displace(ctx, d, displaceChunk)
-		if err != nil || moved == 0 {
-			return err
+	for _, move := range []func(context.Context, displacement, int) (int, error){s.displace, s.loseCallPeers} {
+		for {
+			moved, err := move(ctx, d, displaceChunk)
+			if err != nil {
+				return err
+			}
+			if moved == 0 {
+				break
+			}
 		}
 	}
+	return nil
 }

@@ -142,10 +142,10 @@ begin
 end
 $$;
 
--- lose_call_peers is the loss of a worker as calls see it: up to p_limit connections of instances below p_below are gone. It
--- returns how many it took; rows that somebody works on are left for the next call.
+-- lose_call_peers is the loss of a worker as calls see it: up to p_limit connections of instances below p_below are gone, of
+-- all calls or those of p_keys. It returns how many it took; rows that somebody works on are left for the next call.
 create function berth.lose_call_peers(
-    p_worker text, p_below int, p_cause text, p_rejoin_seconds float8, p_limit int)
+    p_worker text, p_below int, p_keys bigint[], p_cause text, p_rejoin_seconds float8, p_limit int)
 returns int
 language plpgsql as $$
 declare
@@ -156,6 +156,7 @@ begin
         select s.key from berth.sessions s
          where s.key in (select p.session from berth.peers p
                           where p.worker_id = p_worker and p.connection_id is not null and p.instance < p_below
+                            and (p_keys is null or p.session = any (p_keys))
                           limit p_limit)
          order by s.key for no key update skip locked);
     select array_agg(p.session), array_agg(p.peer_id) into v_keys, v_peers

@@ -12,7 +12,7 @@ select ord, outcome, again, at
 select berth.disconnect_peer($1::bigint, $2::text, $3::text, $4::boolean, $5::float8);
 
 -- name: call_peers_lose
-select berth.lose_call_peers($1::text, $2::int, $3::text, $4::float8, $5::int);
+select berth.lose_call_peers($1::text, $2::int, $3::bigint[], $4::text, $5::float8, $6::int);
 
 -- name: call_notice_list
 select p.session, p.peer_id, p.role, p.notice as cause
