@@ -27,6 +27,12 @@ const cityDatabase = "city"
 // settled is for how many ticks the reaper is watched after a fault: it would have lost somebody by then.
 const settled = 5
 
+// shortLease are settings of workers, and the first also of API processes, that shorten what has to pass until a lease is
+// over. shortTerm is that lease.
+var shortLease = []string{"BERTH_LEASE=2s", "BERTH_RENEW_INTERVAL=500ms"}
+
+const shortTerm = 2 * time.Second
+
 // cityPlan is what a city is built of.
 type cityPlan struct {
 	apis    int
