@@ -159,6 +159,10 @@ func TestWorkersAreDistinctAndReachableInside(t *testing.T) {
 		if control.Hostname() != name || control.Port() != listenPort(t, s, "BERTH_CONTROL_LISTEN") {
 			t.Errorf("%s: control address %s is not its own", name, control)
 		}
+		second := parseURL(t, s, "BERTH_API_URLS")
+		if second.Hostname() != api || second.Port() != listenPort(t, c.Services[api], "BERTH_LISTEN") {
+			t.Errorf("%s: %s is not the API's address inside", name, second)
+		}
 		for _, p := range s.published(t) {
 			if p.container == control.Port() {
 				t.Errorf("%s publishes its control port %s, which is internal", name, p.container)

@@ -130,14 +130,12 @@ func runDev(ctx context.Context, flags devFlags, out io.Writer) error {
 }
 
 func (p *devProcess) start(ctx context.Context, flags devFlags, settings config.Local, logger *slog.Logger) error {
-	// Better to know before a database and workers were started in vain.
-	probe, err := listen(ctx, "--listen", flags.listen)
+	reserved, err := reserve(ctx, flags.listen)
 	if err != nil {
-		return fmt.Errorf("%w; name another address, or let port 0 pick one", err)
-	}
-	if err := probe.Close(); err != nil {
 		return err
 	}
+	defer closeQuietly(reserved)
+	address := reserved.Addr().String()
 	p.postgres, err = devpg.Start(ctx, devpg.Config{
 		Dir: flags.data, Durable: flags.data != "", BinDir: settings.Postgres.BinDir, Logger: logger,
 	})
@@ -159,14 +157,16 @@ func (p *devProcess) start(ctx context.Context, flags devFlags, settings config.
 	if err := p.seed(ctx, store); err != nil {
 		return err
 	}
-	if p.fleet, err = startFleet(ctx, flags.workers, p.report.DatabaseURL, settings.Log.Level, logger); err != nil {
-		return err
-	}
-	demo := &api.Demo{TenantID: devTenant, Killer: p.fleet}
-	apiSettings, err := devAPISettings(p.report.DatabaseURL, flags.listen)
+	p.fleet, err = startFleet(ctx, flags.workers, p.report.DatabaseURL, "http://"+address, settings.Log.Level, logger)
 	if err != nil {
 		return err
 	}
+	demo := &api.Demo{TenantID: devTenant, Killer: p.fleet}
+	apiSettings, err := devAPISettings(p.report.DatabaseURL, address)
+	if err != nil {
+		return err
+	}
+	closeQuietly(reserved)
 	if p.api, err = startAPI(ctx, apiSettings, demo, logger); err != nil {
 		return err
 	}
@@ -174,6 +174,31 @@ func (p *devProcess) start(ctx context.Context, flags devFlags, settings config.
 	p.report.DashboardURL = p.report.APIURL + "/#key=" + p.report.OperatorKey
 	return p.workersReady(ctx, store)
 }
+
+// reserve takes the address of the API until it listens there itself: workers are told before, and it is better to know
+// that it is taken before a database and workers were started in vain.
+func reserve(ctx context.Context, address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err == nil && number == 0 {
+		// One that the system lends to no connection in the moment between this listener and the next.
+		free, err := freePort(ctx, map[int]bool{})
+		if err != nil {
+			return nil, err
+		}
+		port = strconv.Itoa(free)
+	}
+	reserved, err := listen(ctx, "--listen", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("%w; name another address, or let port 0 pick one", err)
+	}
+	return reserved, nil
+}
+
+// closeQuietly closes what nobody was served by, maybe again: its error would change nothing.
+func closeQuietly(l net.Listener) { _ = l.Close() }
 
 // devAPISettings are the API's, in the form its environment would have.
 func devAPISettings(databaseURL, listen string) (config.API, error) {

@@ -56,12 +56,13 @@ func (m *member) pid() int {
 
 // environment is inherited (PATH, time zone, proxies) but for Berth's own variables: a shell that is set up for a
 // deployment must not lend its database or its numbers to the workers alone. level is that of this process's logger.
-func (m *member) environment(inherited []string, databaseURL, level string) []string {
+func (m *member) environment(inherited []string, databaseURL, apiURL, level string) []string {
 	port := func(n int) string { return "127.0.0.1:" + strconv.Itoa(n) }
 	own := func(variable string) bool { return strings.HasPrefix(variable, "BERTH_") }
 	return append(slices.DeleteFunc(slices.Clone(inherited), own),
 		"BERTH_LOG_LEVEL="+level,
 		"BERTH_DATABASE_URL="+databaseURL,
+		"BERTH_API_URLS="+apiURL,
 		"BERTH_WORKER_ID="+m.id,
 		"BERTH_REGION="+devRegion,
 		"BERTH_DEV=true",
@@ -93,15 +94,16 @@ func (m *member) kill() error {
 type fleet struct {
 	members  []*member
 	database string
+	api      string // its URL
 	level    string // of the workers' logs
 	logger   *slog.Logger
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 }
 
-// startFleet starts n workers named w1 to wn.
-func startFleet(ctx context.Context, n int, databaseURL string, level slog.Level, logger *slog.Logger) (*fleet, error) {
-	f := &fleet{database: databaseURL, level: strings.ToLower(level.String()), logger: logger}
+// startFleet starts n workers named w1 to wn. The API may come later.
+func startFleet(ctx context.Context, n int, databaseURL, apiURL string, level slog.Level, logger *slog.Logger) (*fleet, error) {
+	f := &fleet{database: databaseURL, api: apiURL, level: strings.ToLower(level.String()), logger: logger}
 	taken := map[int]bool{}
 	for i := range n {
 		m := &member{id: "w" + strconv.Itoa(i+1)}
@@ -173,7 +175,7 @@ func (f *fleet) run(ctx context.Context, m *member) error {
 		return fmt.Errorf("find own binary: %w", err)
 	}
 	command := exec.CommandContext(ctx, self, "worker")
-	command.Env = m.environment(os.Environ(), f.database, f.level)
+	command.Env = m.environment(os.Environ(), f.database, f.api, f.level)
 	command.Stderr = os.Stderr
 	command.SysProcAttr = dieWithParent()
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }

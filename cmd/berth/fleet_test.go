@@ -24,15 +24,18 @@ func TestWorkersOfDevDoNotInheritSettings(t *testing.T) {
 	t.Parallel()
 	m := &member{id: "w1", signaling: 20001, control: 20002, media: 20003}
 	inherited := []string{
-		"PATH=/bin", "BERTH_DATABASE_URL_FILE=/run/secrets/database", "BERTH_DATABASE_DIRECT_URL=postgres://prod/berth", "BERTH_LEASE=30s",
+		"PATH=/bin", "BERTH_API_URLS=https://api.prod.example.com", "BERTH_DATABASE_URL_FILE=/run/secrets/database", "BERTH_DATABASE_DIRECT_URL=postgres://prod/berth", "BERTH_LEASE=30s",
 	}
-	environment := m.environment(inherited, "postgres://local:1/berth", "warn")
+	environment := m.environment(inherited, "postgres://local:1/berth", "http://127.0.0.1:2", "warn")
 	settings, err := config.Load[config.Worker](environment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if url := settings.Database.DirectURL.Reveal(); url != "postgres://local:1/berth" {
 		t.Errorf("direct URL %s", url)
+	}
+	if urls := settings.Renewal.APIURLs; !slices.Equal(urls, []string{"http://127.0.0.1:2"}) {
+		t.Errorf("API URLs %q", urls)
 	}
 	if settings.Detection.Lease == 30*time.Second || settings.Log.Level.String() != "WARN" {
 		t.Errorf("lease %v, level %v", settings.Detection.Lease, settings.Log.Level)

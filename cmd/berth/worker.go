@@ -160,6 +160,7 @@ func workerConfig(settings config.Worker, deps worker.Deps) worker.Config {
 		RenewInterval: settings.Renewal.Interval,
 		Lease:         settings.Detection.Lease,
 		HoldLimit:     settings.Renewal.HoldLimit,
+		APIURLs:       settings.Renewal.APIURLs,
 		DrainDeadline: settings.Identity.DrainDeadline,
 		TURN:          turn(settings.TURN),
 		Signaling: signaling.Config{

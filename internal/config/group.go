@@ -61,10 +61,12 @@ type Detection struct {
 	RejoinWindow time.Duration `env:"BERTH_REJOIN_WINDOW" default:"60s" min:"1s" max:"1h"`
 }
 
-// Renewal is how a worker keeps its lease, and what it does without one.
+// Renewal is how a worker keeps its lease, and what it does without one. APIURLs lead to the API replicas that renew for
+// it when the database is out of reach; without any there is no second path.
 type Renewal struct {
 	Interval  time.Duration `env:"BERTH_RENEW_INTERVAL" default:"2s" min:"100ms" max:"1m"`
 	HoldLimit time.Duration `env:"BERTH_HOLD_LIMIT" default:"120s" min:"1s" max:"1h"`
+	APIURLs   []string      `env:"BERTH_API_URLS" kind:"http_url"`
 }
 
 // Reaper holds the numbers by which the API judges workers.

@@ -80,6 +80,9 @@ func detectionMeanings() map[string]string {
 		"BERTH_REAPER_TICK":   "How often missing workers and overdue deadlines are looked for.",
 		"BERTH_PAUSE_LIMIT":   "How long a worker may be paused (its lease late, its connection up) before it counts as lost.",
 		"BERTH_HOLD_LIMIT":    "How long a worker keeps running sessions while the database is away.",
+		"BERTH_API_URLS": "Base URLs of API replicas, or of a balancer before them, through which a worker renews its lease when it does not reach the " +
+			"database itself. With them, a worker that nobody answers, neither the database nor any of these, stops its sessions 3 s after its lease: " +
+			"name as many as there are, by addresses that do not share the fate of the database's. Empty: no second path.",
 		"BERTH_REJOIN_WINDOW": "How long a session whose worker was lost waits for its client.",
 	}
 }

@@ -112,6 +112,7 @@ func TestFormatsAreCheckedByTheProcessThatUsesThem(t *testing.T) {
 		"BERTH_SIGNALING_LISTEN": {"7880", "host", ":", ":http", ":70000", "1.2.3.4:5:6", "a b:1", ":007"},
 		"BERTH_SIGNALING_URL":    {"w1.example.com", "http://w1", "wss://", "wss://w1", "wss://w1/", "wss://w1/rtc/", "wss://u:p@w1/rtc", "wss://w1/rtc?x=1", "wss://w1/rtc#x"},
 		"BERTH_CONTROL_URL":      {"wss://w1", "http://w1/", "10.0.0.1:7881"},
+		"BERTH_API_URLS":         {"wss://api", "http://api/", "api:8080", "http://a,api:8080", "http://u:p@api", "http://a http://b"},
 		"BERTH_DATABASE_URL":     {"mysql://db/x", "db", "postgres://", "postgres://u:p%zz@h/d", "postgres://u:pa#ss@h/d"},
 		"BERTH_WORKER_ID":        {"-w", "w/1", "w 1", strings.Repeat("w", 129)},
 		"BERTH_REGION":           {"EU-West", "-eu", "eu_west", strings.Repeat("e", 33)},
