@@ -135,6 +135,76 @@ func TestDeadProcessesAreNotToldAndPurged(t *testing.T) {
 	})
 }
 
+// waiting waits until a statement that calls a function waits for a row.
+func waiting(t *testing.T, db *testkit.DB, function string) {
+	t.Helper()
+	becomes(t, db, 1, `select count(*) from pg_stat_activity
+		where datname = current_database() and wait_event_type = 'Lock' and query like '%' || $1 || '%'`, "berth."+function)
+}
+
+// A message that a publisher is about to commit is before the position of a subscription that does not see it.
+func TestSubscriptionWaitsForAPublishUnderWay(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	bus, _ := startBus(t, db, nil)
+	say(t, bus, "t", "1")
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "select berth.publish('{t}', '{2}')"); err != nil {
+		t.Fatal(err)
+	}
+	subscribed := make(chan backplane.Position, 1)
+	go func() {
+		sub, err := bus.Subscribe(t.Context(), "t", nil, func(backplane.Message) {})
+		if err != nil {
+			t.Error(err)
+			close(subscribed)
+			return
+		}
+		subscribed <- sub.Position()
+	}()
+	waiting(t, db, "subscribe_topics")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if at := <-subscribed; at.Offset != 2 {
+		t.Errorf("subscribed at %+v", at)
+	}
+}
+
+// A publisher that waited for a subscription tells it: it asks who is interested by a later statement than the one that waited.
+func TestPublishThatWaitedForASubscriptionTellsIt(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	bus, _ := startBus(t, db, nil)
+	const process = 0x7000000000000003
+	say(t, bus, "late", "0")
+	conn := listenFor(t, db, process, true)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "select berth.subscribe_topics($1, '{late}')", process); err != nil {
+		t.Fatal(err)
+	}
+	published := make(chan error, 1)
+	go func() {
+		published <- bus.Publish(t.Context(), backplane.Outgoing{Topic: "late", Data: []byte("1")})
+	}()
+	waiting(t, db, "publish")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-published; err != nil {
+		t.Fatal(err)
+	}
+	if n := told(t, conn); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+}
+
 func TestPurgeKeepsWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	db := databases.Database(t)

@@ -48,6 +48,7 @@ func newListener(b *Bus, config Config) (*listener, error) {
 		// The error of pgx may quote the password.
 		return nil, errors.New("parse direct database url: it must look like postgres://user:password@host:5432/name")
 	}
+	// berth.listen_for knows older connections of the process by this name.
 	settings.RuntimeParams["application_name"] = "berth backplane " + strconv.FormatInt(config.Process, 16)
 	return &listener{bus: b, config: config, log: config.Logger, settings: settings}, nil
 }
@@ -181,21 +182,21 @@ func (l *listener) end(ctx context.Context, conn *pgx.Conn, failure error) {
 	<-conn.PgConn().CleanupDone()
 }
 
-// drain moves notifications into memory until the connection fails or nobody wants them. It does nothing else, as what is
+// drain moves notifications into memory until the connection fails, ctx ends, or nobody wants them. It does nothing else, as what is
 // not read holds up the server's queue, but for a probe now and then. That is silent while there are messages to prove that
 // the connection works, for the sake of the others that listen.
 func (l *listener) drain(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		heard, _, err := l.hear(ctx, conn, l.config.ProbeInterval, "")
 		if err != nil || ctx.Err() != nil {
-			return quiet(ctx, err)
+			return err
 		}
 		if l.bus.streams.unwanted() {
 			l.log.InfoContext(ctx, "backplane listener not needed")
 			return nil
 		}
 		if err := l.examine(ctx, conn, heard == 0); err != nil || ctx.Err() != nil {
-			return quiet(ctx, err)
+			return err
 		}
 	}
 }
@@ -221,14 +222,6 @@ func (l *listener) examine(ctx context.Context, conn *pgx.Conn, loud bool) error
 	return errSilent
 }
 
-// quiet is the error, unless ctx ended and brought it about.
-func quiet(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
 // renew makes the interest of the process anew, which somebody deleted.
 func (l *listener) renew(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, l.config.ProbeTimeout)
@@ -247,13 +240,12 @@ func (l *listener) hear(ctx context.Context, conn *pgx.Conn, d time.Duration, aw
 	defer cancel()
 	for {
 		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			if ctx.Err() != nil && !conn.IsClosed() {
-				err = nil // it is time
-			}
-			return heard, false, fault("hear", err)
-		}
+		timeIsUp := ctx.Err() != nil && !conn.IsClosed()
 		switch {
+		case timeIsUp && n == nil:
+			return heard, false, nil
+		case err != nil:
+			return heard, false, fault("hear", err)
 		case awaited != "" && n.Payload == awaited:
 			return heard, true, nil
 		case strings.HasPrefix(n.Payload, probeMark): // late, and answered for by another

@@ -1,6 +1,9 @@
 package backplane_test
 
 import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -12,5 +15,11 @@ import (
 var databases = testkit.NewPostgres(migrations.Up, testkit.PostgresConfig{})
 
 func TestMain(m *testing.M) {
+	// The models are in memory, so many checks are quick. The command line still wins.
+	for name, value := range map[string]string{"rapid.checks": "2000", "rapid.nofailfile": "true", "rapid.seed": fmt.Sprint(rand.Uint64())} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(testkit.Main(m, testkit.MainConfig{Postgres: databases}))
 }

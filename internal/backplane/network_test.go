@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 
@@ -102,7 +103,7 @@ func (n *network) answer(w *wire) {
 		if _, err := io.ReadFull(from, head); err != nil {
 			break
 		}
-		message := append(head, make([]byte, binary.BigEndian.Uint32(head[1:])-4)...)
+		message := slices.Grow(head, int(binary.BigEndian.Uint32(head[1:])))[:1+binary.BigEndian.Uint32(head[1:])]
 		if _, err := io.ReadFull(from, message[5:]); err != nil {
 			break
 		}

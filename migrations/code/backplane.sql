@@ -108,14 +108,14 @@ end
 $$;
 
 -- listen_for makes this connection the listener of the process: until it ends, what is published counts the process's
--- interest. It waits for a publisher that found nobody here a moment ago, and ends older connections of the process, which
--- may be half-open. The mark left behind shows the process whether its interest is still there; see probe_listener.
+-- interest. It waits for a publisher that found nobody here a moment ago, and ends older connections of the process, by their
+-- name: they may be half-open. The mark left behind shows the process whether its interest is still there; see probe_listener.
 create function berth.listen_for(p_process bigint) returns void
 language plpgsql as $$
 begin
     perform pg_advisory_lock_shared(1650815596, (p_process & 2147483647)::int);
     perform pg_terminate_backend(a.pid) from pg_stat_activity a
-      where a.application_name = current_setting('application_name') and a.usename = current_user
+      where a.application_name = 'berth backplane ' || to_hex(p_process) and a.usename = current_user
         and a.datname = current_database() and a.pid <> pg_backend_pid();
     insert into berth.topic_interest (topic, process) values ('', p_process) on conflict do nothing;
 end
