@@ -86,16 +86,27 @@ func (f *fakeStore) renew() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.workers {
-		if w.present && w.reply == jobs.ReplyGiven {
+		if w.present && (w.cut || w.reply == jobs.ReplyGiven) {
 			w.expires, w.gap, w.cordoned = time.Now().Add(detection.Lease), time.Time{}, false
 		}
 	}
 }
 
-// Probe is what becomes of a worker's answer to a probe.
-func (f *fakeStore) Probe(context.Context, berth.Sighting) berth.ProbeResult { return berth.ProbeDead }
+// Probe answers as the fake worker does.
+func (f *fakeStore) Probe(_ context.Context, s berth.Sighting) berth.ProbeResult {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch f.workers[s.WorkerID].reply {
+	case jobs.ReplyGiven:
+		return berth.ProbeAlive
+	case jobs.ReplyRefused:
+		return berth.ProbeDead
+	default:
+		return berth.ProbeUnknown
+	}
+}
 
-func (w *fakeWorker) die()   { w.present, w.reply = false, jobs.ReplyAbsent }
+func (w *fakeWorker) die()   { w.present, w.reply = false, jobs.ReplyRefused }
 func (w *fakeWorker) pause() { w.reply = jobs.ReplyLate }
 func (w *fakeWorker) wake()  { w.present, w.reply = true, jobs.ReplyGiven }
 
@@ -180,6 +191,31 @@ func TestPausedWorkerLosesItsSessionsByLeaseOnly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The way from the API to all workers is cut, and nothing else: they renew, so they live.
+func TestNetworkThatIsCutCostsNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *scene) {
+		for _, w := range s.store.workers {
+			w.reply, w.cut = jobs.ReplyAbsent, true
+		}
+		s.run(time.Minute)
+		s.spared("w1", "w2", "w3")
+	})
+}
+
+func TestHostThatVanishesIsLostWhenItsLeaseIsLongOver(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *scene) {
+		w := s.store.workers["w2"]
+		w.present, w.reply = false, jobs.ReplyAbsent
+		s.run(s.numbers.Lease + s.numbers.UnprovenWait + 2*time.Second)
+		if w.lost == "" {
+			s.Error("not lost")
+		}
+		s.spared("w1", "w3")
+	})
 }
 
 func TestPauseHasALimit(t *testing.T) {

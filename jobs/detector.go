@@ -63,7 +63,7 @@ func NewDetector(detection berth.Detection, store LookStore, prober Prober, aske
 	case berth.DetectLease:
 		detector = lease{store: store}
 	case berth.DetectSweep:
-		detector = sweep{store: store, asker: asker}
+		detector = sweep{store: store, asker: asker, detection: detection}
 	default:
 		return nil, fmt.Errorf("unknown detector %q: it is presence, lease or sweep", detection.Detector)
 	}

@@ -13,7 +13,8 @@ import (
 // fakeWorker is one worker of a fakeStore.
 type fakeWorker struct {
 	present  bool
-	reply    jobs.Reply // to a sweep
+	reply    jobs.Reply // to a sweep, or a probe
+	cut      bool       // it renews, whatever it replies
 	expires  time.Time
 	gap      time.Time // zero: none is open
 	unseen   time.Duration

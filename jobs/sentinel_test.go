@@ -61,6 +61,8 @@ func (p *fakePost) Watch(ctx context.Context) (berth.Outlook, error) {
 			o.Missing = append(o.Missing, w.instance)
 			o.NewGap = o.NewGap || w.gap.IsZero()
 		}
+		ripe := w.gap.Add(detection.ConfirmDelay)
+		o.Ripe = o.Ripe || w.lost == "" && !w.gap.IsZero() && !time.Now().Before(ripe) && p.store.ticked.Before(ripe)
 	}
 	if !o.Blind {
 		p.store.lastLook = time.Now()
@@ -203,6 +205,29 @@ func TestOneSentinelWatchesAndAnotherTakesOver(t *testing.T) {
 		at, lost := store.lost("w1")
 		if took := at.Sub(died); !lost || took > time.Second || holding(first) != 0 || holding(second) != 1 {
 			t.Errorf("lost %v after %v; held by %v and %v", lost, took, holding(first), holding(second))
+		}
+	})
+}
+
+// A reaper that dies between a gap and its confirmation leaves it to the next one, who is woken as soon as it can be had.
+func TestGapThatWasLeftBehindIsConfirmedInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.add("w1", 5)
+		g := newGuard(t, store, testkit.Logger(t))
+		g.start(t.Context())
+		defer g.stop()
+		<-time.After(2*time.Second + 50*time.Millisecond)
+		store.change("w1", func(w *fakeWorker) {
+			w.die()
+			w.gap = time.Now()
+		})
+		died := time.Now()
+		<-time.After(2 * time.Second)
+		at, lost := store.lost("w1")
+		if took := at.Sub(died); !lost || took > detection.ConfirmDelay+detection.Watch {
+			t.Errorf("lost %v after %v", lost, took)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -30,9 +31,10 @@ type Reply string
 
 // The replies.
 const (
-	ReplyGiven  Reply = "given"  // by the instance that was asked for
-	ReplyLate   Reply = "late"   // its host took the question, and nobody answered in time: it is paused, or busy
-	ReplyAbsent Reply = "absent" // nobody was there, or another
+	ReplyGiven   Reply = "given"   // by the instance that was asked for
+	ReplyLate    Reply = "late"    // its host took the question, and nobody answered in time: it is paused, or busy
+	ReplyAbsent  Reply = "absent"  // nobody was reached, or something that is no worker
+	ReplyRefused Reply = "refused" // nobody listens there, or another instance: proven
 )
 
 // Answer is what came of one question.
@@ -42,10 +44,12 @@ type Answer struct {
 }
 
 // sweep: who is missing is not there when all are asked who they are and which sockets they hold. A second look that does
-// not find it either confirms it. A worker that is merely paused answers late, so it is not missing.
+// not find it either confirms it, at once if its port refuses; otherwise the network may be at fault, so its lease must be
+// over as well. A worker that is merely paused answers late, so it is not missing.
 type sweep struct {
-	store LookStore
-	asker Asker
+	store     LookStore
+	asker     Asker
+	detection berth.Detection
 }
 
 // Look asks every worker at once and merges the answers.
@@ -65,17 +69,21 @@ func (w sweep) Look(ctx context.Context, look berth.Look) (Sight, error) {
 	}
 	_ = group.Wait() // an answer that did not come is one, too
 	sight := Sight{View: mark(view, evidenceNoAnswer, func(i int, _ berth.Sighting) bool {
-		return answers[i].Reply == ReplyAbsent
+		return answers[i].Reply == ReplyAbsent || answers[i].Reply == ReplyRefused
 	})}
-	for _, answer := range answers {
+	for i, answer := range answers {
+		sight.Workers[i].Proven = answer.Reply == ReplyRefused
 		sight.Sockets += answer.Sockets
 	}
 	return sight, ctx.Err() // whoever was asked after the end of ctx was not absent
 }
 
 // Confirm has its evidence: the sighting is that of the second look.
-func (sweep) Confirm(context.Context, berth.Sighting) (berth.Verdict, string) {
-	return berth.VerdictSilent, evidenceAbsent
+func (w sweep) Confirm(_ context.Context, s berth.Sighting) (berth.Verdict, string) {
+	if s.Proven {
+		return berth.VerdictDead, evidenceAbsent
+	}
+	return w.detection.Probed(s, berth.ProbeUnknown), evidenceSilent
 }
 
 // SignFunc signs a question to one instance of a worker.
@@ -119,7 +127,7 @@ type Socket struct {
 	Role       string           `json:"role"`
 }
 
-// Ask takes an answer of anybody else for absence, and silence on a connection that was accepted for a pause. What could
+// Ask takes a refusal and the answer of another instance for proof, and silence on a connection that was accepted for a pause. What could
 // not be asked is late, too: that says nothing about the worker.
 func (a *HTTPAsker) Ask(ctx context.Context, s berth.Sighting) Answer {
 	token, err := a.sign(ctx, s.WorkerID, s.Instance, time.Now())
@@ -135,14 +143,18 @@ func (a *HTTPAsker) Ask(ctx context.Context, s berth.Sighting) Answer {
 	request.Header.Set("Authorization", "Bearer "+token)
 	list, status, err := a.fetch(request)
 	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Answer{Reply: ReplyRefused}
 	case ctx.Err() != nil, err != nil && accepted.Load() && timedOut(err):
 		return Answer{Reply: ReplyLate}
 	case err != nil:
 		return Answer{Reply: ReplyAbsent}
 	case status == http.StatusUnauthorized || status == http.StatusServiceUnavailable:
 		return Answer{Reply: ReplyLate} // it does not know our key yet
-	case status != http.StatusOK || list.WorkerID != s.WorkerID || list.Instance != s.Instance:
+	case status != http.StatusOK || list.WorkerID == "" || list.Instance == 0:
 		return Answer{Reply: ReplyAbsent}
+	case list.WorkerID != s.WorkerID || list.Instance != s.Instance:
+		return Answer{Reply: ReplyRefused}
 	default:
 		return Answer{Reply: ReplyGiven, Sockets: len(list.Sockets)}
 	}

@@ -3,7 +3,6 @@ package jobs_test
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -26,8 +25,8 @@ func TestAnswersOfASweep(t *testing.T) {
 			jobs.Answer{Reply: jobs.ReplyGiven, Sockets: 1},
 		},
 		"without sockets":        {says(200, `{"worker_id":"w1","instance":7}`), jobs.Answer{Reply: jobs.ReplyGiven}},
-		"newer instance":         {says(200, `{"worker_id":"w1","instance":8}`), jobs.Answer{Reply: jobs.ReplyAbsent}},
-		"another worker":         {says(200, `{"worker_id":"w2","instance":7}`), jobs.Answer{Reply: jobs.ReplyAbsent}},
+		"newer instance":         {says(200, `{"worker_id":"w1","instance":8}`), jobs.Answer{Reply: jobs.ReplyRefused}},
+		"another worker":         {says(200, `{"worker_id":"w2","instance":7}`), jobs.Answer{Reply: jobs.ReplyRefused}},
 		"a page":                 {says(200, "<html>ok</html>"), jobs.Answer{Reply: jobs.ReplyAbsent}},
 		"a version without it":   {says(404, "not found"), jobs.Answer{Reply: jobs.ReplyAbsent}},
 		"a key it does not know": {says(401, "who are you"), jobs.Answer{Reply: jobs.ReplyLate}},
@@ -61,17 +60,11 @@ func TestAnswersOfASweep(t *testing.T) {
 
 func TestWorkerWithoutAnybodyListeningIsAbsentFromASweep(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, address := range []string{"http://" + address, "", "://", "http://[::1"} {
+	for address, want := range map[string]jobs.Reply{
+		"http://127.0.0.1:1": jobs.ReplyRefused, "": jobs.ReplyAbsent, "://": jobs.ReplyAbsent, "http://[::1": jobs.ReplyAbsent,
+	} {
 		s := berth.Sighting{WorkerID: "w1", Instance: 7, ControlURL: address}
-		if got := jobs.NewHTTPAsker(time.Second, unsigned).Ask(t.Context(), s); got.Reply != jobs.ReplyAbsent {
+		if got := jobs.NewHTTPAsker(time.Second, unsigned).Ask(t.Context(), s); got.Reply != want {
 			t.Errorf("%q: got %+v", address, got)
 		}
 	}

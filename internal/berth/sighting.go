@@ -17,6 +17,7 @@ type Sighting struct {
 
 	Missing bool   // by the evidence of the detector that looked
 	Sign    string // what evidence that is; empty unless Missing
+	Proven  bool   // that evidence leaves no doubt: only a second look is wanted
 }
 
 // Look is what the reaper asks the database to see.
