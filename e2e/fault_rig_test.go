@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	"github.com/berthdev/berth/internal/auth"
 	"github.com/berthdev/berth/internal/devpg"
 	"github.com/berthdev/berth/internal/postgres"
-	"github.com/berthdev/berth/migrations"
 )
 
 // cityDatabase is the database of a city.
@@ -107,7 +105,11 @@ func (c *city) openDatabase(t testing.TB) {
 	if err := c.server.CreateDatabase(t.Context(), cityDatabase); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.Up(t.Context(), c.server.URL(cityDatabase), slog.New(slog.DiscardHandler)); err != nil {
+	p, err := startProcess(c.dir, []string{"BERTH_DATABASE_URL=" + c.server.URL(cityDatabase)}, "migrate", "up")
+	if err == nil {
+		err = p.endWell()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.DatabaseURL = c.server.URL(cityDatabase)
