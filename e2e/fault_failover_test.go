@@ -143,7 +143,7 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	})
 	held := c.holdSessions(t, 20)
 	a, b := c.holdCall(t, c.name("call"))
-	l := c.begin(t)
+	l := c.begin(t, loadPlan{})
 	l.warm(t)
 	before := c.mustOwners(t)
 	generation := c.place(t, `{"id":"before"}`).Generation

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,9 +16,17 @@ import (
 	"github.com/coder/websocket"
 )
 
+// loadPlan is what a load does. Zero values are defaults.
+type loadPlan struct {
+	clients int           // default 4
+	timeout time.Duration // of one request; default more than an API process takes to answer
+	keep    int           // every so many-th session of a client does not end; default: all end
+}
+
 // load is clients that start sessions and end them, one after another, until it is ended. Each repeats a call until it is
 // answered for good, as the SDKs do, at one API process after another.
 type load struct {
+	loadPlan
 	city   *city
 	client *http.Client
 	cancel context.CancelFunc
@@ -26,25 +35,23 @@ type load struct {
 	mu      sync.Mutex
 	starts  int
 	retries int
-	slowest time.Duration // of an answer
-	last    time.Time     // when a start succeeded
+	kept    map[string]placement // by id: those that do not end
+	slowest time.Duration        // of an answer
+	last    time.Time            // when a start succeeded
 	errs    []error
 }
 
-const (
-	// loadClients is how many clients a load has.
-	loadClients = 4
-	// loadTimeout bounds one request of a client; an answer takes less.
-	loadTimeout = 12 * time.Second
-)
-
 // begin starts a load. It must be ended.
-func (c *city) begin(t testing.TB) *load {
+func (c *city) begin(t testing.TB, plan loadPlan) *load {
 	t.Helper()
-	l := &load{city: c, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: loadClients}}}
+	plan.clients, plan.timeout = cmp.Or(plan.clients, 4), cmp.Or(plan.timeout, 12*time.Second)
+	l := &load{
+		loadPlan: plan, city: c, kept: map[string]placement{},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: plan.clients}},
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	l.cancel = cancel
-	for i := range loadClients {
+	for i := range plan.clients {
 		l.all.Go(func() { l.serve(ctx, i) })
 	}
 	t.Cleanup(func() { l.stop() })
@@ -61,14 +68,8 @@ func (l *load) stop() {
 func (l *load) serve(ctx context.Context, number int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("load-%d-%d", number, n)
-		placed, err := l.until(ctx, number, "POST", "/v1/sessions", fmt.Sprintf(`{"id":%q}`, id), 201, 200)
-		if err == nil {
-			l.note(func() { l.starts++; l.last = time.Now() })
-			if owner := new(placement); json.Unmarshal([]byte(placed.body), owner) != nil || owner.Owner.WorkerID == "" {
-				err = fmt.Errorf("start of %s is answered without an owner: %s", id, placed.body)
-			}
-		}
-		if err == nil {
+		err := l.start(ctx, number, id, l.keep > 0 && n%l.keep == 0)
+		if err == nil && (l.keep == 0 || n%l.keep != 0) {
 			_, err = l.until(ctx, number, "DELETE", "/v1/sessions/"+id, "", 204)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -77,6 +78,26 @@ func (l *load) serve(ctx context.Context, number int) {
 		}
 		pace(ctx, 20*time.Millisecond)
 	}
+}
+
+// start starts one session and notes it.
+func (l *load) start(ctx context.Context, number int, id string, keep bool) error {
+	answer, err := l.until(ctx, number, "POST", "/v1/sessions", fmt.Sprintf(`{"id":%q}`, id), 201, 200)
+	if err != nil {
+		return err
+	}
+	var placed placement
+	if err := json.Unmarshal([]byte(answer.body), &placed); err != nil || placed.Owner.WorkerID == "" {
+		return fmt.Errorf("start of %s is answered without an owner: %s", id, answer.body)
+	}
+	l.note(func() {
+		l.starts++
+		l.last = time.Now()
+		if keep {
+			l.kept[id] = placed
+		}
+	})
+	return nil
 }
 
 // until repeats a call until it has one of the statuses.
@@ -105,7 +126,7 @@ func (l *load) until(ctx context.Context, number int, method, path, body string,
 }
 
 func (l *load) once(ctx context.Context, at, method, body string) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, at, strings.NewReader(body))
 	if err != nil {

@@ -14,7 +14,7 @@ func TestRestartsOfPostgresUnderLoadLoseNothing(t *testing.T) {
 	c := newCity(t, cityPlan{apis: 2, workers: 3, slots: 20})
 	held := c.holdSessions(t, 20)
 	a, b := c.holdCall(t, c.name("call"))
-	l := c.begin(t)
+	l := c.begin(t, loadPlan{})
 	l.warm(t)
 	before := c.mustOwners(t)
 	for i, stop := range []func(testing.TB){c.stopPostgres, c.crashPostgres, c.stopPostgres} {
