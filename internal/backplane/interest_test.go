@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/testkit"
@@ -287,5 +288,29 @@ func TestFirstSubscriberLearnsOfAPooler(t *testing.T) {
 	_, err := bus.Subscribe(t.Context(), "t", nil, func(backplane.Message) {})
 	if !errors.Is(err, backplane.ErrPooled) || !strings.Contains(err.Error(), "BERTH_DATABASE_DIRECT_URL") {
 		t.Errorf("behind a pooler: %v", err)
+	}
+}
+
+func TestPoolMayLeadThroughAPooler(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	settings, err := pgxpool.ParseConfig(startPooler(t, db))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	pool, err := pgxpool.NewWithConfig(t.Context(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	bus, _ := startBus(t, db, func(c *backplane.Config) { c.Pool = pool })
+	s := spyOn(t, bus, "t", nil)
+	say(t, bus, "t", "1", strings.Repeat("x", 5000), "3")
+	dense(t, s.last("3"), 1)
+	from := s.sub.Position()
+	dense(t, spyOn(t, bus, "t", &from).last("3")[1:], 1)
+	if err := bus.Purge(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

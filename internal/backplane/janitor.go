@@ -19,6 +19,9 @@ func (b *Bus) tidy(ctx context.Context) {
 		}
 		b.await(ctx, next)
 	}
+	if !b.streams.wasUsed() {
+		return
+	}
 	if err := b.store.unsubscribe(context.WithoutCancel(ctx), nil); err != nil {
 		b.config.Logger.WarnContext(ctx, "backplane interest not deleted", "err", err)
 	}

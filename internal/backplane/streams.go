@@ -25,6 +25,7 @@ type streams struct {
 	unused    map[*stream]struct{} // streams without refs
 	strays    map[string]struct{}
 	listening bool // interest may be registered: somebody hears what it brings
+	used      bool // somebody joined, ever
 	closed    bool
 }
 
@@ -77,6 +78,7 @@ func (b *streams) enter(name string) (*stream, chan struct{}, error) {
 	if b.closed {
 		return nil, nil, ErrClosed
 	}
+	b.used = true
 	s := b.byName[name]
 	if s == nil {
 		s = newStream(name)
@@ -264,6 +266,13 @@ func (b *streams) forget(names []string) {
 		close(s.left)
 	}
 	b.wants.raise()
+}
+
+// wasUsed says whether there was ever anything to hear.
+func (b *streams) wasUsed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
 }
 
 // close refuses whatever comes later.

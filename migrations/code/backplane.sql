@@ -25,14 +25,12 @@ $$;
 -- snapshot is newer: a subscription either was committed before, and is seen, or waits for the lock, and then begins after
 -- these messages. Statements and not one, also because a function's statements each have a snapshot.
 --
--- Plans: see docs/adr/0011.
+-- Plans: as in docs/adr/0011, rows of tables are found by their whole key, one by one. Joins are of arrays only, and hashed.
 create function berth.publish(p_topics text[], p_data text[]) returns void
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 set jit = off
 as $$
 declare
@@ -41,11 +39,9 @@ declare
     c_kept    constant int := 256;  -- messages of a topic; see read_topics
     c_stride  constant int := 64;   -- the log is trimmed when as many came
     v_offsets bigint[];
-    v_tags    text[];
-    v_process bigint;
-    v_payload text := '';
-    v_size    int := 0;
-    v_entry   record;
+    v_entries text[];
+    v_span    bigint; -- what begins in as many bytes goes together: with the longest entry at its end, it fits
+    v_full    record;
 begin
     with counted as (
         select m.topic, count(*) as n from unnest(p_topics) as m (topic) group by m.topic
@@ -55,55 +51,48 @@ begin
         on conflict (topic) do update set next = t.next + excluded.next - 1, at = clock_timestamp()
         returning t.topic, t.epoch, t.next
     ), numbered as (
-        select m.topic, m.ord, row_number() over (partition by m.topic order by m.ord) as nth,
+        select m.topic, m.data, m.ord, row_number() over (partition by m.topic order by m.ord) as nth,
                count(*) over (partition by m.topic) as n
-          from unnest(p_topics) with ordinality as m (topic, ord)
+          from unnest(p_topics, p_data) with ordinality as m (topic, data, ord)
+    ), placed as (
+        select m.ord, m.topic, m.data, t.next - m.n + m.nth - 1 as nr, right(t.epoch::text, 12) as tag
+          from numbered m
+          join taken t on t.topic = m.topic
     )
-    select array_agg(t.next - m.n + m.nth - 1 order by m.ord), array_agg(right(t.epoch::text, 12) order by m.ord)
-      into v_offsets, v_tags
-      from numbered m
-      join taken t on t.topic = m.topic;
+    select array_agg(p.nr order by p.ord), array_agg(p.entry order by p.ord), c_payload - max(octet_length(p.entry))
+      into v_offsets, v_entries, v_span
+      from (select p.ord, p.nr,
+                   case when octet_length(p.data) <= c_inline
+                        then format(e'%s %s %s %s\n%s', p.topic, p.tag, p.nr, octet_length(p.data), p.data)
+                        else format(e'%s %s %s -\n', p.topic, p.tag, p.nr) end as entry
+              from placed p) p;
 
     insert into berth.topic_log (topic, "offset", data)
     select m.topic, m.nr, m.data from unnest(p_topics, v_offsets, p_data) as m (topic, nr, data);
 
-    for v_entry in
+    perform pg_notify(berth.backplane_channel(p.process), p.payload) from (
         with held as materialized (
-            select m.ord, i.process
-              from unnest(p_topics) with ordinality as m (topic, ord)
+            select m.ord, m.entry, i.process
+              from unnest(p_topics, v_entries) with ordinality as m (topic, entry, ord)
              cross join lateral (select i.process from berth.topic_interest i where i.topic = m.topic offset 0) i
         ), gone as materialized (
             select p.process from (select distinct h.process from held h) p where berth.nobody_listens(p.process)
-        ), entries as materialized (
-            select m.ord, case when octet_length(m.data) <= c_inline
-                               then format(e'%s %s %s %s\n%s', m.topic, m.tag, m.nr, octet_length(m.data), m.data)
-                               else format(e'%s %s %s -\n', m.topic, m.tag, m.nr) end as body
-              from unnest(p_topics, v_tags, v_offsets, p_data) with ordinality as m (topic, tag, nr, data, ord)
         )
-        select h.process, e.body, octet_length(e.body) as size
-          from held h
-          join entries e on e.ord = h.ord
-         where not exists (select from gone g where g.process = h.process)
-         order by h.process, h.ord
-    loop
-        if v_process <> v_entry.process or v_size + v_entry.size > c_payload then
-            perform pg_notify(berth.backplane_channel(v_process), v_payload);
-            v_payload := '';
-            v_size := 0;
-        end if;
-        v_process := v_entry.process;
-        v_payload := v_payload || v_entry.body;
-        v_size := v_size + v_entry.size;
-    end loop;
-    if v_size > 0 then
-        perform pg_notify(berth.backplane_channel(v_process), v_payload);
-    end if;
+        select h.process, h.packet, string_agg(h.entry, '' order by h.ord) as payload
+          from (select h.process, h.ord, h.entry,
+                       (sum(octet_length(h.entry)) over (partition by h.process order by h.ord)
+                        - octet_length(h.entry)) / v_span as packet
+                  from held h
+                 where not exists (select from gone g where g.process = h.process)) h
+         group by h.process, h.packet
+         order by h.process, h.packet offset 0) p;
 
-    delete from berth.topic_log l
-     using (select m.topic, min(m.nr) as first, max(m.nr) as last
-              from unnest(p_topics, v_offsets) as m (topic, nr) group by m.topic) m
-     where m.last / c_stride > (m.first - 1) / c_stride
-       and l.topic = m.topic and l.offset <= m.last - c_kept;
+    for v_full in
+        select m.topic, max(m.nr) as last from unnest(p_topics, v_offsets) as m (topic, nr) group by m.topic
+        having max(m.nr) / c_stride > (min(m.nr) - 1) / c_stride
+    loop
+        delete from berth.topic_log l where l.topic = v_full.topic and l.offset <= v_full.last - c_kept;
+    end loop;
 end
 $$;
 
