@@ -40,6 +40,23 @@ func TestProcessListensOnlyWhileItHasSubscribers(t *testing.T) {
 	three.last("3")
 }
 
+// Interest may be left behind, as when its deletion failed. It is deleted with the first message that it brings.
+func TestInterestThatNobodyHasIsDeleted(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	const process = 0x7000000000000004
+	bus, _ := startBus(t, db, func(c *backplane.Config) { c.Process = process })
+	s := spyOn(t, bus, "t", nil)
+	run(t, db, "insert into berth.topic_interest (topic, process) values ('stray', $1)", int64(process))
+	say(t, bus, "stray", "1")
+	becomes(t, db, 0, "select count(*) from berth.topic_interest where topic = 'stray'")
+	stray := spyOn(t, bus, "stray", nil)
+	say(t, bus, "stray", "2")
+	stray.last("2")
+	say(t, bus, "t", "1")
+	s.last("1")
+}
+
 func TestCloseTakesInterestAlong(t *testing.T) {
 	t.Parallel()
 	db := databases.Database(t)
