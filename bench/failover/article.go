@@ -40,7 +40,7 @@ func (r *rig) runArticle(ctx context.Context, report *Report) error {
 	report.Article = article
 	for _, detector := range articleDetectors() {
 		t := articleTuning(detector)
-		err := r.within(ctx, t, r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
+		err := r.within(ctx, t, r.cfg.Calls, func(ctx context.Context, s *scene) error {
 			samples, err := s.kills(ctx, r.cfg.Kills, "article, kills, "+detector)
 			article.Cases = append(article.Cases, newCase(PartArticle, "kill", detector, samples))
 			if err != nil {
@@ -53,7 +53,7 @@ func (r *rig) runArticle(ctx context.Context, report *Report) error {
 		if err != nil {
 			return err
 		}
-		err = r.within(ctx, t, 0, &report.Collateral, func(ctx context.Context, s *scene) error {
+		err = r.within(ctx, t, 0, func(ctx context.Context, s *scene) error {
 			costs, err := s.cost(ctx, "article, cost, "+detector)
 			article.Costs = append(article.Costs, costs...)
 			return err

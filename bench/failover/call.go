@@ -57,34 +57,74 @@ func (s *scene) find(p *peer) error {
 // make places a call, connects both peers and lets them negotiate.
 func (s *scene) make(ctx context.Context, c *call) error {
 	for _, p := range c.peers {
-		if err := s.place(ctx, c, p); err != nil {
+		if err := s.arrive(ctx, c, p); err != nil {
 			return err
 		}
 	}
-	return c.establish(ctx)
+	return s.mended(ctx, c, c.negotiate(ctx, c.peers[0], "offer"))
 }
 
-// establish connects both peers and lets them negotiate.
-func (c *call) establish(ctx context.Context) error {
-	for _, p := range c.peers {
-		if err := p.connect(ctx); err != nil {
-			return err
-		}
+// arrive places a peer and connects it.
+func (s *scene) arrive(ctx context.Context, c *call, p *peer) error {
+	if err := s.place(ctx, c, p); err != nil {
+		return err
 	}
-	return c.negotiate(ctx, c.peers[0], "offer")
+	return s.reached(ctx, p, p.connect(ctx))
+}
+
+// reached has a peer rejoin that was dropped as it came, as its client would. That should not happen, so it is counted.
+func (s *scene) reached(ctx context.Context, p *peer, err error) error {
+	if err == nil || !p.gone() {
+		return err
+	}
+	s.tally.dropped(1, "as it came: %v", err)
+	return s.comeBack(ctx, p)
+}
+
+// mended restores a call of which a peer was dropped while it was made. It is counted as well.
+func (s *scene) mended(ctx context.Context, c *call, err error) error {
+	if err == nil || !c.peers[0].gone() && !c.peers[1].gone() {
+		return err
+	}
+	s.tally.dropped(1, "as it was made: %v", err)
+	return s.restoreOne(ctx, c)
+}
+
+// comeBack has a peer rejoin.
+func (s *scene) comeBack(ctx context.Context, p *peer) (err error) {
+	if p.placement, err = s.client.rejoin(ctx, p.placement); err != nil {
+		return err
+	}
+	if err := s.find(p); err != nil {
+		return err
+	}
+	return p.connect(ctx)
 }
 
 // negotiate has a peer offer, and waits until the other one's answer is there. kind is what the other one hears.
 func (c *call) negotiate(ctx context.Context, p *peer, kind string) error {
 	began := time.Now()
-	if err := p.say(ctx, frame{Type: "offer", SDP: "v=0 " + c.id + p.id}); err != nil {
-		return fmt.Errorf("offer in %s: %w", c.id, err)
+	if err := c.offer(ctx, p); err != nil {
+		return err
 	}
-	if !eventually(ctx, talkLimit, func() bool { return p.has("answer", began) }) {
-		return fmt.Errorf("call %s: peer %s on %s had no answer from %s in %s; that one heard %s: %t",
-			c.id, p.id, p.worker.id, c.other(p).worker.id, talkLimit, kind, c.other(p).has(kind, began))
+	return c.answered(ctx, p, began, kind)
+}
+
+func (c *call) offer(ctx context.Context, p *peer) error {
+	if err := p.say(ctx, frame{Type: "offer", SDP: "v=0 " + c.id + p.id}); err != nil {
+		return fmt.Errorf("peer %s of %s on %s could not offer: %w (%w)", p.id, c.id, p.worker.id, err, p.reason())
 	}
 	return nil
+}
+
+// answered waits until a peer has the answer to its offer.
+func (c *call) answered(ctx context.Context, p *peer, began time.Time, kind string) error {
+	if eventually(ctx, talkLimit, func() bool { return p.has("answer", began) || p.gone() }) && !p.gone() {
+		return nil
+	}
+	return fmt.Errorf("call %s: peer %s on %s had no answer from %s in %s; that one heard %s: %t; connections: %w, %w",
+		c.id, p.id, p.worker.id, c.other(p).worker.id, talkLimit, kind, c.other(p).has(kind, began), p.reason(),
+		c.other(p).reason())
 }
 
 // fill makes calls until there are n.
@@ -116,15 +156,7 @@ func (s *scene) restoreOne(ctx context.Context, c *call) error {
 		if !p.gone() {
 			continue
 		}
-		placement, err := s.client.rejoin(ctx, p.placement)
-		if err != nil {
-			return err
-		}
-		p.placement = placement
-		if err := s.find(p); err != nil {
-			return err
-		}
-		if err := p.connect(ctx); err != nil {
+		if err := s.comeBack(ctx, p); err != nil {
 			return err
 		}
 		back = append(back, p)

@@ -3,6 +3,7 @@ package failover
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -14,7 +15,8 @@ func (r *Report) plotDetection() (*plot.Plot, error) {
 	p := newPlot("From kill -9 of a worker until its survivors know", "time since the kill (seconds, log scale)",
 		"survivors that were told (%)")
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, secondTicks()
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0.1, 20, 0, 100
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0.05, 20, 0, 104
+	p.Y.Tick.Marker = labelled(0, 25, 50, 75, 100)
 	p.Legend.Left = true
 	drawn := false
 	add := func(name string, c Case, dashed bool) error {
@@ -57,13 +59,13 @@ func (r *Report) plotDetection() (*plot.Plot, error) {
 
 // secondTicks are readable on a logarithmic scale.
 func secondTicks() plot.ConstantTicks {
-	return labelled(0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+	return labelled(0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 }
 
 func labelled(values ...float64) plot.ConstantTicks {
 	ticks := plot.ConstantTicks{}
 	for _, v := range values {
-		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprint(v)})
+		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', -1, 64)})
 	}
 	return ticks
 }
@@ -75,6 +77,7 @@ func (r *Report) plotPauses() (*plot.Plot, error) {
 	}
 	p := newPlot("A worker is stopped and goes on: sessions lost", "length of the pause (seconds)", "sessions of the worker that were lost (%)")
 	p.Y.Min, p.Y.Max = 0, 110
+	p.Y.Tick.Marker = labelled(0, 25, 50, 75, 100)
 	p.Legend.Left = true
 	const width = 14
 	for i, detector := range detectorsOf(r.Pauses, func(p Pause) string { return p.Detector }) {
@@ -123,7 +126,7 @@ func (r *Report) plotCost() (*plot.Plot, error) {
 	}
 	p := newPlot("What one tick of the reaper takes", "live sessions (log scale)", "median tick (milliseconds)")
 	p.X.Scale = plot.LogScale{}
-	p.X.Tick.Marker = labelled(50, 100, 200, 500, 1000, 10_000, 100_000)
+	p.X.Tick.Marker = labelled(50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 	p.Y.Min = 0
 	p.Legend.Left = true
 	highest := 0.0

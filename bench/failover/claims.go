@@ -35,7 +35,6 @@ type claims struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	ids     atomic.Int64
-	once    sync.Once
 
 	mu     sync.Mutex // guards what follows
 	marked bool       // the fault is now
@@ -88,7 +87,7 @@ func (c *claims) note(took float64, err error) {
 	}
 }
 
-// mark says that the fault is now.
+// mark says that the fault is now. It cannot fail.
 func (c *claims) mark() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,12 +95,10 @@ func (c *claims) mark() error {
 	return nil
 }
 
-// stop ends the claims and waits for the last one.
+// stop ends the claims and waits for the last one. It is idempotent and cannot fail.
 func (c *claims) stop() error {
-	c.once.Do(func() {
-		c.cancel()
-		c.running.Wait()
-	})
+	c.cancel()
+	c.running.Wait()
 	return nil
 }
 

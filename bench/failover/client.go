@@ -125,13 +125,13 @@ func (c *client) seat(ctx context.Context, session, peer string) (*sdk.Placement
 	return &p, nil
 }
 
-// rejoin places a peer anew that lost its worker.
+// rejoin places a peer anew that lost its worker. With an error, its placement is the old one.
 func (c *client) rejoin(ctx context.Context, lost *sdk.Placement) (*sdk.Placement, error) {
 	var p sdk.Placement
 	err := c.insist(ctx, http.MethodPost, "/v1/sessions/"+lost.ID+"/rejoin", lost.RejoinToken,
 		map[string]any{"generation": lost.Generation, "lost": true}, &p)
 	if err != nil {
-		return nil, fmt.Errorf("rejoin %s: %w", lost.ID, err)
+		return lost, fmt.Errorf("rejoin %s: %w", lost.ID, err)
 	}
 	return &p, nil
 }

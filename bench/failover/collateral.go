@@ -3,6 +3,8 @@ package failover
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,16 +20,34 @@ type Collateral struct {
 	// LeftUncleaned counts what was not in order some seconds after all were back.
 	LeftUncleaned int `json:"left_uncleaned"`
 	// Findings says what each of them was, up to a number.
-	Findings []string `json:"-"`
+	Findings []string `json:"findings,omitempty"`
 }
 
 // maxFindings bounds what is explained.
 const maxFindings = 50
 
-func (c *Collateral) find(count *int, n int, format string, args ...any) {
-	*count += n
-	if n > 0 && len(c.Findings) < maxFindings {
-		c.Findings = append(c.Findings, fmt.Sprintf(format, args...))
+// tally counts collateral. It is safe for concurrent use.
+type tally struct {
+	mu  sync.Mutex // guards sum
+	sum Collateral
+}
+
+func (t *tally) dropped(n int, format string, args ...any) {
+	t.count(&t.sum.WronglyDropped, n, format, args)
+}
+
+func (t *tally) twice(n int, format string, args ...any) { t.count(&t.sum.ActedTwice, n, format, args) }
+
+func (t *tally) left(n int, format string, args ...any) {
+	t.count(&t.sum.LeftUncleaned, n, format, args)
+}
+
+func (t *tally) count(of *int, n int, format string, args []any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*of += n
+	if n > 0 && len(t.sum.Findings) < maxFindings {
+		t.sum.Findings = append(t.sum.Findings, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -40,16 +60,16 @@ func (s *scene) countDrops(f *fault) {
 	for _, c := range s.calls {
 		for _, p := range c.peers {
 			if p.dropped() {
-				s.tally.find(&s.tally.WronglyDropped, 1, "%s of %s on %s was disconnected: %v", p.id, c.id, p.worker.id, p.reason())
+				s.tally.dropped(1, "%s of %s on %s was disconnected: %v", p.id, c.id, p.worker.id, p.reason())
 			}
 			if told := len(p.since("peer-disconnected", f.began)); told > 0 && !survivors[p] && !f.hits(p.worker) {
-				s.tally.find(&s.tally.WronglyDropped, told, "%s of %s was told that its partner on %s is gone", p.id, c.id, c.other(p).worker.id)
+				s.tally.dropped(told, "%s of %s was told that its partner on %s is gone", p.id, c.id, c.other(p).worker.id)
 			}
 		}
 	}
 	for _, e := range s.journal.since(f.mark, lineLoss) {
 		if !f.about(e) {
-			s.tally.find(&s.tally.WronglyDropped, 1, "%s, instance %d, was declared lost: %s", e.workerID, e.instance, e.evidence)
+			s.tally.dropped(1, "%s, instance %d, was declared lost: %s", e.workerID, e.instance, e.evidence)
 		}
 	}
 }
@@ -65,21 +85,31 @@ func (s *scene) audit(ctx context.Context, f *fault) error {
 	if failed != nil {
 		return failed
 	}
-	s.tally.find(&s.tally.LeftUncleaned, left, "left: %s", what)
+	s.tally.left(left, "left: %s", what)
 	verdicts := map[int64]int{}
 	for _, e := range s.journal.since(f.mark, lineLoss) {
 		if verdicts[e.instance]++; verdicts[e.instance] > 1 {
-			s.tally.find(&s.tally.ActedTwice, 1, "%s, instance %d, was declared lost again", e.workerID, e.instance)
+			s.tally.twice(1, "%s, instance %d, was declared lost again", e.workerID, e.instance)
 		}
 	}
 	for _, p := range f.survivors {
-		told := len(p.since("peer-disconnected", f.began))
-		s.tally.find(&s.tally.ActedTwice, max(0, told-1), "%s of %s was told %d times", p.id, p.placement.ID, told)
-		if told == 0 {
-			s.tally.find(&s.tally.LeftUncleaned, 1, "%s of %s was never told", p.id, p.placement.ID)
+		told := p.since("peer-disconnected", f.began)
+		s.tally.twice(max(0, len(told)-1), "%s of %s on %s was told %d times: %s", p.id, p.placement.ID, p.worker.id, len(told),
+			reasons(told, f.began))
+		if len(told) == 0 {
+			s.tally.left(1, "%s of %s was never told", p.id, p.placement.ID)
 		}
 	}
 	return nil
+}
+
+// reasons lists, newest first, why and when a peer was told that its partner is gone.
+func reasons(told []heard, began time.Time) string {
+	var list []string
+	for _, h := range told {
+		list = append(list, fmt.Sprintf("%s after %s", h.Reason, h.at.Sub(began).Round(time.Millisecond)))
+	}
+	return strings.Join(list, ", ")
 }
 
 // leftovers asks the database what is not in order.

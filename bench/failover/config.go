@@ -15,6 +15,7 @@ import (
 const (
 	PartKills   = "kills"
 	PartLeaders = "leaders"
+	PartMany    = "many"
 	PartPauses  = "pauses"
 	PartCost    = "cost"
 	PartLengths = "lengths"
@@ -23,7 +24,7 @@ const (
 
 // Parts lists them in the order in which they run. All but the article's run by default.
 func Parts() []string {
-	return []string{PartKills, PartLeaders, PartPauses, PartCost, PartLengths, PartArticle}
+	return []string{PartKills, PartLeaders, PartMany, PartPauses, PartCost, PartLengths, PartArticle}
 }
 
 // Detectors lists what is measured by default, in the order of reports.
@@ -37,11 +38,11 @@ type Config struct {
 	Binary string
 	// Parts of the run. Default: all but the article's.
 	Parts []string
-	// Detectors to measure. Default: all three, and presence alone for faults of leaders.
+	// Detectors to measure. Default: all three, and presence alone for leaders and many.
 	Detectors []string
 	// Kills per detector. Default 20.
 	Kills int
-	// LeaderKills is how often each case of leaders is repeated. Default 3.
+	// LeaderKills is how often each case of leaders, and of two workers at once, is repeated. Default 3.
 	LeaderKills int
 	// LengthKills is how often a worker is killed at each length of the lease. Default 5.
 	LengthKills int
@@ -109,7 +110,7 @@ func listOr[T any](list []T, otherwise ...T) []T {
 // detectors are those of most parts.
 func (c Config) detectors() []string { return listOr(c.Detectors, Detectors()...) }
 
-// leaderDetectors are those of faults of leaders: the one that promises something then, unless others are asked for.
+// leaderDetectors are those of leaders and many: the one that promises something then, unless others are asked for.
 func (c Config) leaderDetectors() []string { return listOr(c.Detectors, string(berth.DetectPresence)) }
 
 // Validate says which field cannot be, and what could. Zero values stand for defaults.
@@ -136,7 +137,17 @@ func (c Config) Validate() error {
 	require(c.APIs >= 2 && c.APIs <= 16, "apis", "must be 2 to 16, since one is killed")
 	require(c.Crowd >= 1 && c.Crowd <= 50_000, "crowd", "must be 1 to 50000")
 	require(c.Ticks >= 1 && c.Ticks <= 10_000, "ticks", "must be 1 to 10000")
+	require(c.RowWorkers >= 1 && c.RowWorkers <= 10_000, "row-workers", "must be 1 to 10000")
+	require(within(c.Pauses, 100*time.Millisecond, 10*time.Minute), "pauses", "must be 100ms to 10m each")
+	require(within(c.Leases, time.Second, time.Minute), "leases", "must be 1s to 1m each")
+	require(within(c.Levels, 1, 5000) && slices.IsSorted(c.Levels), "levels", "must be 1 to 5000 each, and grow")
+	require(within(c.Rows, 1, 10_000_000) && slices.IsSorted(c.Rows), "rows", "must be 1 to 10000000 each, and grow")
 	return errors.Join(errs...)
+}
+
+// within says whether all of a list are in a range.
+func within[T cmp.Ordered](list []T, least, most T) bool {
+	return !slices.ContainsFunc(list, func(v T) bool { return v < least || v > most })
 }
 
 // steps is how many steps the run has, for progress.
@@ -145,7 +156,8 @@ func (c Config) steps() int {
 	total := 0
 	for part, steps := range map[string]int{
 		PartKills:   n * c.Kills,
-		PartLeaders: len(c.leaderDetectors()) * ((len(leaderCases())+1)*c.LeaderKills + 1),
+		PartLeaders: len(c.leaderDetectors()) * len(leaderCases()) * c.LeaderKills,
+		PartMany:    len(c.leaderDetectors()) * (c.LeaderKills + 1),
 		PartPauses:  n * len(c.Pauses),
 		PartCost:    n*len(c.Levels) + len(c.Rows),
 		PartLengths: 2 * len(c.Leases) * c.LengthKills,

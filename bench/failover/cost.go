@@ -54,8 +54,8 @@ func (s *scene) measure(ctx context.Context, sessions, workers int) (Cost, error
 }
 
 // rowCosts measures presence at numbers of sessions that are rows only.
-func (r *rig) rowCosts(ctx context.Context, detector string, tally *Collateral) (out []Cost, err error) {
-	s, err := r.raise(ctx, tuning{detector: detector, workers: -1}, tally)
+func (r *rig) rowCosts(ctx context.Context, detector string) (out []Cost, err error) {
+	s, err := r.raise(ctx, tuning{detector: detector, workers: -1})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -12,8 +13,8 @@ import (
 const crowdDialers = 32
 
 // crowd kills a worker that has one peer of each of many calls, while another tenant starts sessions.
-func (r *rig) crowd(ctx context.Context, detector string, tally *Collateral) (c Case, err error) {
-	s, err := r.raise(ctx, tuning{detector: detector}, tally)
+func (r *rig) crowd(ctx context.Context, detector string) (c Case, err error) {
+	s, err := r.raise(ctx, tuning{detector: detector})
 	if err != nil {
 		return c, err
 	}
@@ -23,39 +24,56 @@ func (r *rig) crowd(ctx context.Context, detector string, tally *Collateral) (c 
 		return c, fmt.Errorf("gather calls: %w", err)
 	}
 	claims := startClaims(ctx, s.client)
-	sample, err := s.kill(ctx, []*member{victim}, claims.mark, func() error { return claims.stop() })
+	defer claims.stop()
+	sample, err := s.kill(ctx, []*member{victim}, claims.mark, claims.stop)
 	if err != nil {
-		return c, errors.Join(err, claims.stop())
+		return c, err
 	}
-	c = newCase(PartLeaders, "crowd", detector, []Sample{sample})
+	c = newCase(PartMany, "crowd", detector, []Sample{sample})
 	c.Claims = claims.result()
 	return c, nil
 }
 
 // gather makes calls whose first peers are all on one worker, and whose other peers are elsewhere. The workers that
-// should get none meanwhile are cordoned.
+// should get none meanwhile are cordoned. The first peers offer before the others are there.
 func (s *scene) gather(ctx context.Context, victim *member, n int) error {
 	for range n {
 		s.calls = append(s.calls, s.newCall())
 	}
-	for i := range 2 {
+	for i, arrive := range []func(context.Context, *call) error{s.arriveFirst, s.arriveSecond} {
 		if err := s.cordon(ctx, func(m *member) bool { return (m == victim) == (i == 1) }); err != nil {
 			return err
 		}
-		err := s.each(ctx, func(ctx context.Context, c *call) error { return s.place(ctx, c, c.peers[i]) })
-		if err != nil {
+		if err := s.each(ctx, arrive); err != nil {
 			return err
 		}
 	}
-	if err := s.cordon(ctx, func(*member) bool { return false }); err != nil {
-		return err
-	}
-	return s.each(ctx, func(ctx context.Context, c *call) error {
-		if (c.peers[0].worker == victim) == (c.peers[1].worker == victim) {
+	for _, c := range s.calls {
+		if c.peers[0].worker != victim || c.peers[1].worker == victim {
 			return fmt.Errorf("call %s is on %s and %s", c.id, c.peers[0].worker.id, c.peers[1].worker.id)
 		}
-		return c.establish(ctx)
-	})
+	}
+	return s.cordon(ctx, func(*member) bool { return false })
+}
+
+func (s *scene) arriveFirst(ctx context.Context, c *call) error {
+	p := c.peers[0]
+	if err := s.arrive(ctx, c, p); err != nil {
+		return err
+	}
+	err := c.offer(ctx, p)
+	if err != nil && p.gone() {
+		return errors.Join(s.reached(ctx, p, err), c.offer(ctx, p))
+	}
+	return err
+}
+
+func (s *scene) arriveSecond(ctx context.Context, c *call) error {
+	began := time.Now()
+	if err := s.arrive(ctx, c, c.peers[1]); err != nil {
+		return err
+	}
+	return s.mended(ctx, c, c.answered(ctx, c.peers[0], began, "offer"))
 }
 
 // each does something with all calls, some at a time.

@@ -19,8 +19,8 @@
 //     from SIGKILL to the frame peer-disconnected of each survivor (notified). A survivor is a peer whose own worker
 //     lives and whose partner's was killed. Between kills the worker is started again and the calls are made whole.
 //   - leaders: the same while an API process is killed or stopped at that moment: the one that leads River, the one that
-//     is the sentinel, or one that is both. Two workers at once, and a worker with thousands of calls while another
-//     tenant starts sessions.
+//     is the sentinel, or one that is both.
+//   - many: two workers at once, and a worker with thousands of calls, while another tenant starts sessions.
 //   - pauses: a worker is stopped for a while. False positives are losses confirmed. A session is lost if its row left the
 //     live states, a socket was closed, or what its peers say does not come through within 2 s of waking.
 //   - cost: the duration of ticks and looks, as the difference of scrapes of the metrics, at a number of calls, and for

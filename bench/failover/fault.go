@@ -146,11 +146,22 @@ func (s *scene) kill(ctx context.Context, victims []*member, alongside, after fu
 
 func nothing() error { return nil }
 
+// victims are the next n workers in turn. Those that come back have few peers at first, since who rejoins avoids the
+// worker that it lost.
+func (s *scene) victims(n int) []*member {
+	var out []*member
+	for range n {
+		out = append(out, s.workers[s.turn%len(s.workers)])
+		s.turn++
+	}
+	return out
+}
+
 // kills kills one worker after the other.
 func (s *scene) kills(ctx context.Context, n int, what string) ([]Sample, error) {
 	var samples []Sample
-	for i := range n {
-		sample, err := s.kill(ctx, s.workers[i%len(s.workers):][:1], nothing, nothing)
+	for range n {
+		sample, err := s.kill(ctx, s.victims(1), nothing, nothing)
 		if err != nil {
 			return samples, err
 		}

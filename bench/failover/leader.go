@@ -48,12 +48,12 @@ func leaderCases() []leaderCase {
 }
 
 // leaderKill is one round of a case.
-func (s *scene) leaderKill(ctx context.Context, c leaderCase, victim *member) (Sample, error) {
+func (s *scene) leaderKill(ctx context.Context, c leaderCase) (Sample, error) {
 	target, err := s.arrange(ctx, c.role)
 	if err != nil {
 		return Sample{}, fmt.Errorf("arrange %s: %w", c.name(), err)
 	}
-	return s.kill(ctx, []*member{victim}, func() error {
+	return s.kill(ctx, s.victims(1), func() error {
 		if c.stopped {
 			target.stop()
 		} else {

@@ -32,9 +32,9 @@ type member struct {
 	hear        func(at time.Time, line []byte)
 
 	process  *process
-	instance int64     // of a worker that is ready
-	began    time.Time // when this life was started, by the wall clock
-	ready    time.Time // when it was ready, by the wall clock
+	instance int64       // of a worker that is ready
+	began    time.Time   // when this life was started, by the wall clock
+	ready    time.Time   // when it was ready, by the wall clock
 	away     atomic.Bool // killed or stopped by a fault
 }
 

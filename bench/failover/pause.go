@@ -32,8 +32,8 @@ type Pause struct {
 // pauses stops one worker after the other.
 func (s *scene) pauses(ctx context.Context, lengths []time.Duration, what string) ([]Pause, error) {
 	var out []Pause
-	for i, d := range lengths {
-		p, err := s.pause(ctx, s.workers[i%len(s.workers)], d)
+	for _, d := range lengths {
+		p, err := s.pause(ctx, s.victims(1)[0], d)
 		if err != nil {
 			return out, fmt.Errorf("pause of %s: %w", d, err)
 		}
@@ -139,7 +139,7 @@ func (s *scene) unconcerned(ctx context.Context, stopped []*call, silent map[*ca
 	}
 	var why Pause
 	harmed, err := s.lost(ctx, others, silent, &why)
-	s.tally.find(&s.tally.WronglyDropped, len(harmed), "calls on other workers than the stopped one were harmed: %+v", why)
+	s.tally.dropped(len(harmed), "calls on other workers than the stopped one were harmed: %+v", why)
 	return harmed, err
 }
 

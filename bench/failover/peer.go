@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -156,11 +157,17 @@ func (p *peer) gone() bool {
 	return !p.lostAt.IsZero()
 }
 
+// reason is why the last connection ended.
 func (p *peer) reason() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.why == nil {
+		return errStands
+	}
 	return p.why
 }
+
+var errStands = errors.New("the connection stands")
 
 // doom says that the end of the peer's connection is part of a fault.
 func (p *peer) doom() {

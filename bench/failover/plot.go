@@ -20,6 +20,7 @@ import (
 const (
 	plotWidth  = 18 * vg.Centimeter
 	plotHeight = 11 * vg.Centimeter
+	plotMargin = 3 * vg.Millimeter
 )
 
 // WritePlots draws what the report has into SVG files of a directory, and returns their names.
@@ -55,7 +56,7 @@ func (r *Report) WritePlots(dir string) ([]string, error) {
 
 func save(p *plot.Plot, name string) error {
 	canvas := vgsvg.New(plotWidth, plotHeight)
-	p.Draw(draw.New(canvas))
+	p.Draw(draw.Crop(draw.New(canvas), plotMargin, -plotMargin, plotMargin, -plotMargin))
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return err

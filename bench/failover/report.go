@@ -121,6 +121,7 @@ func (r *Report) Short() any {
 		Kills: shortKills(r.Cases, PartKills), LeaderKills: shortKills(r.Cases, PartLeaders),
 		Pauses: []ShortPause{}, TickCost: []ShortCost{}, Collateral: r.Collateral,
 	}
+	short.Collateral.Findings = nil
 	for _, p := range r.Pauses {
 		short.Pauses = append(short.Pauses, ShortPause{p.Detector, p.Seconds, p.FalsePositives, p.SessionsLost})
 	}

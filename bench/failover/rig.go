@@ -43,11 +43,12 @@ type rig struct {
 	keys     map[string]string
 	copies   int // databases made so far
 	done     int // steps
+	tally    *tally
 }
 
 // openRig starts Postgres and prepares what scenes copy.
 func openRig(ctx context.Context, cfg Config) (*rig, error) {
-	r := &rig{cfg: cfg, password: rand.Text(), keys: map[string]string{}}
+	r := &rig{cfg: cfg, password: rand.Text(), keys: map[string]string{}, tally: &tally{}}
 	if err := r.open(ctx); err != nil {
 		return nil, errors.Join(err, r.close(ctx))
 	}

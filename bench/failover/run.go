@@ -19,15 +19,17 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	report = &Report{}
-	if report.Machine, err = r.machine(ctx); err != nil {
+	machine, err := r.machine(ctx)
+	if err != nil {
 		return nil, err
 	}
+	report = &Report{Machine: machine}
+	defer func() { report.Collateral = r.tally.sum }()
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *Report) error
 	}{
-		{PartKills, r.runKills}, {PartLeaders, r.runLeaders}, {PartPauses, r.runPauses}, {PartCost, r.runCost},
+		{PartKills, r.runKills}, {PartLeaders, r.runLeaders}, {PartMany, r.runMany}, {PartPauses, r.runPauses}, {PartCost, r.runCost},
 		{PartLengths, r.runLengths}, {PartArticle, r.runArticle},
 	} {
 		if !has(cfg.Parts, part.name) {
@@ -37,7 +39,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 			return report, fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
-	for _, finding := range report.Collateral.Findings {
+	for _, finding := range r.tally.sum.Findings {
 		cfg.Logger.WarnContext(ctx, "collateral", "finding", finding)
 	}
 	return report, nil
@@ -45,9 +47,9 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 
 // within runs use on a fleet with live calls.
 func (r *rig) within(
-	ctx context.Context, t tuning, calls int, tally *Collateral, use func(context.Context, *scene) error,
+	ctx context.Context, t tuning, calls int, use func(context.Context, *scene) error,
 ) (err error) {
-	s, err := r.raise(ctx, t, tally)
+	s, err := r.raise(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func plain(detector string) tuning { return tuning{detector: detector} }
 
 func (r *rig) runKills(ctx context.Context, report *Report) error {
 	for _, detector := range r.cfg.detectors() {
-		err := r.within(ctx, plain(detector), r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
+		err := r.within(ctx, plain(detector), r.cfg.Calls, func(ctx context.Context, s *scene) error {
 			samples, err := s.kills(ctx, r.cfg.Kills, "kills, "+detector)
 			report.add(ctx, r.cfg.Logger, newCase(PartKills, "kill", detector, samples))
 			return err
@@ -84,13 +86,34 @@ func (r *Report) add(ctx context.Context, logger *slog.Logger, c Case) {
 
 func (r *rig) runLeaders(ctx context.Context, report *Report) error {
 	for _, detector := range r.cfg.leaderDetectors() {
-		err := r.within(ctx, plain(detector), r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
-			return s.leaders(ctx, report)
+		err := r.within(ctx, plain(detector), r.cfg.Calls, func(ctx context.Context, s *scene) error {
+			for _, c := range leaderCases() {
+				err := s.repeat(ctx, report, PartLeaders, c.name(), func() (Sample, error) { return s.leaderKill(ctx, c) })
+				if err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		if err != nil {
 			return err
 		}
-		crowd, err := r.crowd(ctx, detector, &report.Collateral)
+	}
+	return nil
+}
+
+// runMany kills two workers at once, and a worker with many calls.
+func (r *rig) runMany(ctx context.Context, report *Report) error {
+	for _, detector := range r.cfg.leaderDetectors() {
+		err := r.within(ctx, plain(detector), r.cfg.Calls, func(ctx context.Context, s *scene) error {
+			return s.repeat(ctx, report, PartMany, "two_workers", func() (Sample, error) {
+				return s.kill(ctx, s.victims(2), nothing, nothing)
+			})
+		})
+		if err != nil {
+			return err
+		}
+		crowd, err := r.crowd(ctx, detector)
 		if err != nil {
 			return fmt.Errorf("crowd: %w", err)
 		}
@@ -100,38 +123,24 @@ func (r *rig) runLeaders(ctx context.Context, report *Report) error {
 	return nil
 }
 
-// leaders runs each case of a killed or stopped leader, and two workers at once.
-func (s *scene) leaders(ctx context.Context, report *Report) error {
-	n := s.rig.cfg.LeaderKills
-	for _, c := range leaderCases() {
-		var samples []Sample
-		for i := range n {
-			sample, err := s.leaderKill(ctx, c, s.workers[i%len(s.workers)])
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name(), err)
-			}
-			samples = append(samples, sample)
-			s.rig.step(c.name())
-		}
-		report.add(ctx, s.rig.cfg.Logger, newCase(PartLeaders, c.name(), s.tuning.detector, samples))
-	}
+// repeat has a fault happen as often as each case of leaders, and adds the case to the report.
+func (s *scene) repeat(ctx context.Context, report *Report, part, name string, once func() (Sample, error)) error {
 	var samples []Sample
-	for i := range n {
-		m := len(s.workers)
-		sample, err := s.kill(ctx, []*member{s.workers[i%m], s.workers[(i+1)%m]}, nothing, nothing)
+	for range s.rig.cfg.LeaderKills {
+		sample, err := once()
 		if err != nil {
-			return fmt.Errorf("two workers: %w", err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		samples = append(samples, sample)
-		s.rig.step("two workers")
+		s.rig.step(name + ", " + s.tuning.detector)
 	}
-	report.add(ctx, s.rig.cfg.Logger, newCase(PartLeaders, "two_workers", s.tuning.detector, samples))
+	report.add(ctx, s.rig.cfg.Logger, newCase(part, name, s.tuning.detector, samples))
 	return nil
 }
 
 func (r *rig) runPauses(ctx context.Context, report *Report) error {
 	for _, detector := range r.cfg.detectors() {
-		err := r.within(ctx, plain(detector), r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
+		err := r.within(ctx, plain(detector), r.cfg.Calls, func(ctx context.Context, s *scene) error {
 			pauses, err := s.pauses(ctx, r.cfg.Pauses, "pauses, "+detector)
 			report.Pauses = append(report.Pauses, pauses...)
 			return err
@@ -145,7 +154,7 @@ func (r *rig) runPauses(ctx context.Context, report *Report) error {
 
 func (r *rig) runCost(ctx context.Context, report *Report) error {
 	for _, detector := range r.cfg.detectors() {
-		err := r.within(ctx, plain(detector), 0, &report.Collateral, func(ctx context.Context, s *scene) error {
+		err := r.within(ctx, plain(detector), 0, func(ctx context.Context, s *scene) error {
 			costs, err := s.cost(ctx, "cost, "+detector)
 			report.Costs = append(report.Costs, costs...)
 			return err
@@ -157,21 +166,26 @@ func (r *rig) runCost(ctx context.Context, report *Report) error {
 	if !has(r.cfg.detectors(), Detectors()[0]) {
 		return nil
 	}
-	costs, err := r.rowCosts(ctx, Detectors()[0], &report.Collateral)
+	costs, err := r.rowCosts(ctx, Detectors()[0])
 	report.Costs = append(report.Costs, costs...)
 	return err
 }
 
-// runLengths kills workers at several lengths of the lease, renewed three times in each.
+// leased is a fleet with another lease, which is renewed three times, and ticks that are shorter than it.
+func leased(detector string, lease time.Duration) tuning {
+	variable := "BERTH_LEASE=" + lease.String()
+	return tuning{
+		detector: detector,
+		api:      []string{variable, "BERTH_REAPER_TICK=" + min(defaultTick, lease/2).String()},
+		worker:   []string{variable, "BERTH_RENEW_INTERVAL=" + (lease / 3).Round(time.Millisecond).String()},
+	}
+}
+
+// runLengths kills workers at several lengths of the lease.
 func (r *rig) runLengths(ctx context.Context, report *Report) error {
 	for _, detector := range lengthDetectors() {
 		for _, lease := range r.cfg.Leases {
-			t := tuning{
-				detector: detector,
-				api:      []string{"BERTH_LEASE=" + lease.String()},
-				worker:   []string{"BERTH_LEASE=" + lease.String(), "BERTH_RENEW_INTERVAL=" + (lease / 3).Round(time.Millisecond).String()},
-			}
-			err := r.within(ctx, t, r.cfg.Calls, &report.Collateral, func(ctx context.Context, s *scene) error {
+			err := r.within(ctx, leased(detector, lease), r.cfg.Calls, func(ctx context.Context, s *scene) error {
 				samples, err := s.kills(ctx, r.cfg.LengthKills, fmt.Sprintf("lease of %s, %s", lease, detector))
 				c := newCase(PartLengths, "lease_"+lease.String(), detector, samples)
 				report.Lengths = append(report.Lengths, Length{detector, lease.Seconds(), c.N, c.Notified})

@@ -36,12 +36,13 @@ type scene struct {
 	client   *client
 	calls    []*call
 	started  int // calls so far, for their ids
-	tally    *Collateral
+	turn     int // workers that were killed so far
+	tally    *tally
 }
 
 // raise starts a fleet and waits until it is ready.
-func (r *rig) raise(ctx context.Context, t tuning, tally *Collateral) (*scene, error) {
-	s := &scene{rig: r, tuning: t, journal: &journal{}, tally: tally}
+func (r *rig) raise(ctx context.Context, t tuning) (*scene, error) {
+	s := &scene{rig: r, tuning: t, journal: &journal{}, tally: r.tally}
 	if err := s.raise(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start fleet: %w", err), s.close(ctx))
 	}

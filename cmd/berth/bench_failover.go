@@ -39,7 +39,7 @@ func benchFailoverCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringSliceVar(&flags.Parts, "only", nil, "parts to measure: "+strings.Join(failover.Parts(), ", ")+" (default all but the last)")
-	f.StringSliceVar(&flags.Detectors, "detector", nil, "detectors to measure (default all; presence alone for leaders)")
+	f.StringSliceVar(&flags.Detectors, "detector", nil, "detectors to measure (default all; presence alone for leaders and many)")
 	f.BoolVar(&flags.article, "article", false, "also measure with the article's numbers: ticks of 5 s, a lease of 6 s, walks over every session")
 	f.IntVar(&flags.Kills, "kills", 0, "kills for each detector (default 20)")
 	f.IntVar(&flags.LeaderKills, "leader-kills", 0, "repetitions of each case of leaders (default 3)")
