@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,10 +112,8 @@ func (l *load) until(ctx context.Context, number int, method, path, body string,
 			return answer, ctx.Err()
 		}
 		if err == nil {
-			for _, status := range good {
-				if answer.status == status {
-					return answer, nil
-				}
+			if slices.Contains(good, answer.status) {
+				return answer, nil
 			}
 			if answer.status != http.StatusServiceUnavailable || answer.header.Get("Retry-After") == "" {
 				return answer, fmt.Errorf("%s %s: %d %s", method, path, answer.status, answer.body)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -96,9 +97,7 @@ func newCity(t testing.TB, plan cityPlan) *city {
 func (c *city) openDatabase(t testing.TB) {
 	t.Helper()
 	settings := map[string]string{"synchronous_commit": "on"} // the servers of these tests are killed, and remember
-	for name, value := range c.plan.postgres {
-		settings[name] = value
-	}
+	maps.Copy(settings, c.plan.postgres)
 	c.config = devpg.Config{Dir: c.plan.data, TempDir: c.dir, MaxConnections: 400, Settings: settings}
 	c.startPostgres(t)
 	t.Cleanup(func() { c.stopPostgres(t) })
