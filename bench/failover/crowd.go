@@ -14,7 +14,9 @@ const crowdDialers = 32
 
 // crowd kills a worker that has one peer of each of many calls, while another tenant starts sessions.
 func (r *rig) crowd(ctx context.Context, detector string) (c Case, err error) {
-	s, err := r.raise(ctx, tuning{detector: detector})
+	// All must have come back before they are given up, on a slow machine too.
+	window := []string{"BERTH_REJOIN_WINDOW=10m"}
+	s, err := r.raise(ctx, tuning{detector: detector, api: window, worker: window})
 	if err != nil {
 		return c, err
 	}
@@ -24,14 +26,11 @@ func (r *rig) crowd(ctx context.Context, detector string) (c Case, err error) {
 		return c, fmt.Errorf("gather calls: %w", err)
 	}
 	claims := startClaims(ctx, s.client)
-	defer claims.stop()
+	defer func() { err = errors.Join(err, claims.stop()) }()
 	sample, err := s.kill(ctx, []*member{victim}, claims.mark, claims.stop)
-	if err != nil {
-		return c, err
-	}
 	c = newCase(PartMany, "crowd", detector, []Sample{sample})
 	c.Claims = claims.result()
-	return c, nil
+	return c, err
 }
 
 // gather makes calls whose first peers are all on one worker, and whose other peers are elsewhere. The workers that

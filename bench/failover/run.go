@@ -114,10 +114,12 @@ func (r *rig) runMany(ctx context.Context, report *Report) error {
 			return err
 		}
 		crowd, err := r.crowd(ctx, detector)
+		if crowd.N > 0 {
+			report.add(ctx, r.cfg.Logger, crowd)
+		}
 		if err != nil {
 			return fmt.Errorf("crowd: %w", err)
 		}
-		report.add(ctx, r.cfg.Logger, crowd)
 		r.step("crowd, " + detector)
 	}
 	return nil
