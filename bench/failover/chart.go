@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"image/color"
 	"slices"
 	"strconv"
 
@@ -15,7 +16,7 @@ func (r *Report) plotDetection() (*plot.Plot, error) {
 	p := newPlot("From kill -9 of a worker until its survivors know", "time since the kill (seconds, log scale)",
 		"survivors that were told (%)")
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, secondTicks()
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0.05, 20, 0, 104
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0.02, 20, 0, 104
 	p.Y.Tick.Marker = labelled(0, 25, 50, 75, 100)
 	p.Legend.Left = true
 	drawn := false
@@ -59,7 +60,7 @@ func (r *Report) plotDetection() (*plot.Plot, error) {
 
 // secondTicks are readable on a logarithmic scale.
 func secondTicks() plot.ConstantTicks {
-	return labelled(0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+	return labelled(0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 }
 
 func labelled(values ...float64) plot.ConstantTicks {
@@ -134,7 +135,7 @@ func (r *Report) plotCost() (*plot.Plot, error) {
 		for _, point := range s.points {
 			highest = max(highest, point.Y)
 		}
-		if err := addLine(p, s.name, colorOf(s.detector), s.dashed, s.points); err != nil {
+		if err := addLine(p, s.name, s.color, s.dashed, s.points); err != nil {
 			return nil, err
 		}
 	}
@@ -144,9 +145,10 @@ func (r *Report) plotCost() (*plot.Plot, error) {
 
 // series is one line of a plot.
 type series struct {
-	name, detector string
-	dashed         bool
-	points         plotter.XYs
+	name   string
+	color  color.Color
+	dashed bool
+	points plotter.XYs
 }
 
 // costSeries are live calls by detector, rows, and the article's numbers.
@@ -154,7 +156,10 @@ func (r *Report) costSeries() []series {
 	var all []series
 	add := func(costs []Cost, rows, dashed bool, note string) {
 		for _, detector := range detectorsOf(costs, func(c Cost) string { return c.Detector }) {
-			s := series{name: detector + note, detector: detector, dashed: dashed}
+			s := series{color: colorOf(detector), dashed: dashed}
+			if rows {
+				s.color = rowColor()
+			}
 			for _, c := range costs {
 				if c.Detector == detector && c.Rows == rows {
 					s.name = fmt.Sprintf("%s%s, %d workers", detector, note, c.Workers)

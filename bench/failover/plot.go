@@ -98,6 +98,9 @@ func colorOf(detector string) color.Color {
 	}
 }
 
+// rowColor is that of sessions that are rows only.
+func rowColor() color.Color { return color.RGBA{R: 86, G: 180, B: 233, A: 255} }
+
 // addLine draws a line with marks, and names it in the legend.
 func addLine(p *plot.Plot, name string, c color.Color, dashed bool, points plotter.XYs) error {
 	line, marks, err := plotter.NewLinePoints(points)

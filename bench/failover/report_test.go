@@ -69,8 +69,10 @@ func TestTableShowsEveryPart(t *testing.T) {
 	if err := sampleReport().WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"KILLED", "crowd", "starts meanwhile", "PAUSE S", "100000 (rows)", "LEASE S", "its numbers here",
-		"our defaults", "1 acted twice", "declared lost again"} {
+	for _, part := range []string{
+		"KILLED", "crowd", "starts meanwhile", "PAUSE S", "100000 (rows)", "LEASE S", "its numbers here",
+		"our defaults", "1 acted twice", "declared lost again",
+	} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("the table lacks %q:\n%s", part, &out)
 		}

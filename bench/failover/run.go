@@ -29,8 +29,13 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 		name string
 		run  func(context.Context, *Report) error
 	}{
-		{PartKills, r.runKills}, {PartLeaders, r.runLeaders}, {PartMany, r.runMany}, {PartPauses, r.runPauses}, {PartCost, r.runCost},
-		{PartLengths, r.runLengths}, {PartArticle, r.runArticle},
+		{PartKills, r.runKills},
+		{PartLeaders, r.runLeaders},
+		{PartMany, r.runMany},
+		{PartPauses, r.runPauses},
+		{PartCost, r.runCost},
+		{PartLengths, r.runLengths},
+		{PartArticle, r.runArticle},
 	} {
 		if !has(cfg.Parts, part.name) {
 			continue
