@@ -16,7 +16,7 @@ var databases = testkit.NewPostgres(migrations.Up, testkit.PostgresConfig{})
 
 func TestMain(m *testing.M) {
 	// The models are in memory, so many checks are quick. The command line still wins.
-	for name, value := range map[string]string{"rapid.checks": "2000", "rapid.nofailfile": "true", "rapid.seed": fmt.Sprint(rand.Uint64())} {
+	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "100", "rapid.nofailfile": "true", "rapid.seed": fmt.Sprint(rand.Uint64())} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
