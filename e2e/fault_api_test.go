@@ -14,7 +14,13 @@ import (
 // clients ask elsewhere after a second; what the paused process had begun happens when it wakes, or never.
 func TestPausedAPIHoldsNobodyUpAndPlacesNothingTwice(t *testing.T) {
 	t.Parallel()
-	const pauses, shortest, longest = 8, 100 * time.Millisecond, 1500 * time.Millisecond
+	pauseAPIs(t, 8)
+}
+
+// pauseAPIs makes so many pauses, one after another.
+func pauseAPIs(t *testing.T, pauses int) {
+	t.Helper()
+	const shortest, longest = 100 * time.Millisecond, 1500 * time.Millisecond
 	c := newCity(t, cityPlan{apis: 3, workers: 2, slots: 2000, api: []string{"BERTH_CONNECT_WINDOW=10m"}})
 	l := c.begin(t, loadPlan{clients: 8, timeout: time.Second, keep: 5})
 	l.warm(t)
