@@ -33,10 +33,10 @@ func (b *Bus) open(ctx context.Context, payload string) {
 }
 
 func (b *Bus) deliver(m Message, to []*Subscription) {
-	for _, sub := range to {
-		sub.offer(m)
-	}
 	if len(to) > 0 && !m.Notice() {
 		b.metrics.delivered.Inc()
+	}
+	for _, sub := range to {
+		sub.offer(m)
 	}
 }

@@ -43,21 +43,20 @@ func (s *Subscription) Unsubscribe() {
 }
 
 // offer gives the subscription what its topic's stream brings next.
-func (s *Subscription) offer(m Message) (delivered bool) {
+func (s *Subscription) offer(m Message) {
 	s.mu.Lock()
 	if s.holding && !s.closed {
 		s.hold(m)
 	}
 	if s.holding || s.closed {
 		s.mu.Unlock()
-		return false
+		return
 	}
 	m, news := s.at.admit(m)
 	s.mu.Unlock()
 	if news {
 		s.deliver(m)
 	}
-	return news
 }
 
 // hold keeps m for when the history was read. The caller holds mu.
