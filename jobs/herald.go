@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -13,7 +16,8 @@ import (
 
 // CallStore takes the peers of calls off lost workers; internal/postgres documents the methods.
 type CallStore interface {
-	LoseCallPeers(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error)
+	CallPeers(ctx context.Context, workerID string, instance berth.Instance) ([]berth.CallNotice, time.Time, error)
+	LoseCallPeers(ctx context.Context, workerID string, instance berth.Instance, told time.Time, limit int) (int, error)
 	CallNotices(ctx context.Context, limit int) ([]berth.CallNotice, error)
 	ClearCallNotices(ctx context.Context, notices []berth.CallNotice) error
 }
@@ -23,51 +27,71 @@ type Publisher interface {
 	Publish(ctx context.Context, messages ...backplane.Outgoing) error
 }
 
-// herald tells the surviving peers of calls who is gone. A loss and its notice are written in one transaction, and the
-// notice is cleared once it is published: a herald that dies in between leaves it to the next tick, which tells it again.
+// herald tells the surviving peers of calls who is gone: at once when a worker is declared lost, before its rows are seen to,
+// which may take seconds. Losses that are written elsewhere leave notices in rows, which it tells and clears at each tick. Who
+// dies between a loss and the word leaves the rows to another's tick, which tells all of them, perhaps again.
 type herald struct {
 	store  CallStore
 	topics Publisher
 	logger *slog.Logger
+
+	telling sync.Mutex // notices are read, told and cleared by one at a time
 }
 
-// lose takes the call peers of a lost instance off it, chunk by chunk, and tells the others after each. Calls that somebody
-// works on are left for the next tick.
-func (h *herald) lose(ctx context.Context, s berth.Sighting) error {
+// heralded is how many messages are published at a time.
+const heralded = backplane.MaxMessages
+
+// announce tells the others of peers that are lost.
+func (h *herald) announce(ctx context.Context, lost []berth.CallNotice) error {
+	for some := range slices.Chunk(lost, heralded) {
+		if err := h.publish(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lose takes the call peers of a lost instance off it, chunk by chunk. Those that connected until told are known to be gone.
+// Calls that somebody works on are left for the next tick.
+func (h *herald) lose(ctx context.Context, s berth.Sighting, told time.Time) error {
 	for {
-		lost, err := h.store.LoseCallPeers(ctx, s.WorkerID, s.Instance, chunk)
+		lost, err := h.store.LoseCallPeers(ctx, s.WorkerID, s.Instance, told, chunk)
 		if err != nil {
 			return fmt.Errorf("lose call peers of %s: %w", s.WorkerID, err)
 		}
 		if lost == 0 {
-			return nil
-		}
-		if err := h.tell(ctx); err != nil {
-			return err
+			return h.tell(ctx)
 		}
 	}
 }
 
-// tell publishes every notice that waits.
+// tell publishes every notice that waits, and clears it.
 func (h *herald) tell(ctx context.Context) error {
+	h.telling.Lock()
+	defer h.telling.Unlock()
 	for {
-		notices, err := h.store.CallNotices(ctx, chunk)
+		notices, err := h.store.CallNotices(ctx, heralded)
 		if err != nil {
 			return fmt.Errorf("read notices of calls: %w", err)
-		}
-		if len(notices) == 0 {
-			return nil
 		}
 		if err := h.publish(ctx, notices); err != nil {
 			return err
 		}
-		if len(notices) < chunk {
+		if len(notices) > 0 {
+			if err := h.store.ClearCallNotices(ctx, notices); err != nil {
+				return fmt.Errorf("clear notices of calls: %w", err)
+			}
+		}
+		if len(notices) < heralded {
 			return nil
 		}
 	}
 }
 
 func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error {
+	if len(notices) == 0 {
+		return nil
+	}
 	messages := make([]backplane.Outgoing, len(notices))
 	for i, n := range notices {
 		data, err := json.Marshal(berth.CallMessage{
@@ -80,9 +104,6 @@ func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error 
 	}
 	if err := h.topics.Publish(ctx, messages...); err != nil {
 		return fmt.Errorf("publish notices of calls: %w", err)
-	}
-	if err := h.store.ClearCallNotices(ctx, notices); err != nil {
-		return fmt.Errorf("clear notices of calls: %w", err)
 	}
 	for _, n := range notices {
 		h.logger.InfoContext(ctx, "peer_notified", "session_key", int64(n.Key), "peer_id", n.PeerID, "cause", n.Cause)

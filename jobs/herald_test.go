@@ -24,15 +24,29 @@ type callRows struct {
 }
 
 // LoseCallPeers makes a call of its own of each peer.
-func (c *callRows) LoseCallPeers(_ context.Context, worker string, _ berth.Instance, limit int) (int, error) {
+func (c *callRows) LoseCallPeers(
+	_ context.Context, worker string, _ berth.Instance, told time.Time, limit int,
+) (int, error) {
 	lost := min(limit, c.peers[worker])
 	for range lost {
-		c.notices = append(c.notices, berth.CallNotice{
-			Key: berth.SessionKey(c.peers[worker]), PeerID: "p", Role: berth.RoleOffer, Cause: "worker_lost",
-		})
+		if told.IsZero() {
+			c.notices = append(c.notices, lostPeer(c.peers[worker]))
+		}
 		c.peers[worker]--
 	}
 	return lost, nil
+}
+
+func lostPeer(call int) berth.CallNotice {
+	return berth.CallNotice{Key: berth.SessionKey(call), PeerID: "p", Role: berth.RoleOffer, Cause: "worker_lost"}
+}
+
+func (c *callRows) CallPeers(_ context.Context, worker string, _ berth.Instance) ([]berth.CallNotice, time.Time, error) {
+	var peers []berth.CallNotice
+	for call := range c.peers[worker] {
+		peers = append(peers, lostPeer(call+1))
+	}
+	return peers, time.Now(), nil
 }
 
 func (c *callRows) CallNotices(_ context.Context, limit int) ([]berth.CallNotice, error) {
@@ -78,7 +92,7 @@ func TestSurvivorsAreToldBeforeSessionsAreMoved(t *testing.T) {
 		if len(store.told) != 450 || len(store.notices) != 0 {
 			t.Fatalf("%d were told, %d wait", len(store.told), len(store.notices))
 		}
-		if want := "call.450 peer-disconnected p worker_lost"; store.told[0] != want {
+		if want := "call.1 peer-disconnected p worker_lost"; store.told[0] != want {
 			t.Errorf("told %q, want %q", store.told[0], want)
 		}
 	})

@@ -14,6 +14,11 @@ const namedSessions = 100
 // lose declares an instance dead, and sees to what depended on it. The verdict is void if the tick is history or the
 // instance renewed since its gap opened.
 func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidence string) error {
+	// Listed before: as soon as it is lost, its peers may move.
+	peers, told, err := r.store.CallPeers(ctx, s.WorkerID, s.Instance)
+	if err != nil {
+		return fmt.Errorf("list call peers of %s: %w", s.WorkerID, err)
+	}
 	lost, err := r.store.MarkLost(ctx, tick, s.WorkerID, s.Instance, evidence)
 	if err != nil || !lost {
 		return err
@@ -25,13 +30,17 @@ func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidenc
 	r.metrics.lost.WithLabelValues(evidence).Inc()
 	r.logger.WarnContext(ctx, "loss_confirmed", "worker_id", s.WorkerID, "instance", s.Instance, "evidence", evidence,
 		"tick", tick, "gap_ms", s.GapUnseen.Milliseconds(), "confirm_ms", confirm.Milliseconds())
-	return r.bury(ctx, s)
+	if err := r.herald.announce(ctx, peers); err != nil {
+		told = time.Time{} // by rows, then
+		r.logger.WarnContext(ctx, "survivors not told yet", "worker_id", s.WorkerID, "err", err)
+	}
+	return r.bury(ctx, s, told)
 }
 
-// bury sees to what depended on a lost instance, first to those who wait for a word. Each step finds its work in rows and
+// bury sees to what depended on a lost instance; survivors of calls know of peers that connected until told. Each step finds its work in rows and
 // leaves none behind, so that the next tick finishes what a reaper that died in between left (Unfinished).
-func (r *Reaper) bury(ctx context.Context, s berth.Sighting) error {
-	if err := r.herald.lose(ctx, s); err != nil {
+func (r *Reaper) bury(ctx context.Context, s berth.Sighting, told time.Time) error {
+	if err := r.herald.lose(ctx, s, told); err != nil {
 		return err
 	}
 	if err := r.nameLost(ctx, s); err != nil {
@@ -83,7 +92,7 @@ func (r *Reaper) finish(ctx context.Context) error {
 		return fmt.Errorf("find unfinished losses: %w", err)
 	}
 	for _, s := range unfinished {
-		if err := r.bury(ctx, s); err != nil {
+		if err := r.bury(ctx, s, time.Time{}); err != nil {
 			return err
 		}
 	}

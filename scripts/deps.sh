@@ -10,6 +10,8 @@
 #   deps.sh test   for everything (the default): the above, and
 #     Chromium or Chrome               the end-to-end tests drive a real browser
 #     gcc and the C headers            the race detector links against C
+#     PgBouncer                        what must not be behind a pooler is shown to notice one
+#     ip (iproute2), on Linux          make test/chaos takes the network from a host
 set -euo pipefail
 
 purpose=${1:-test}
@@ -52,6 +54,8 @@ has_browser() {
   [ -d "/Applications/Google Chrome.app" ] || [ -d "/Applications/Chromium.app" ]
 }
 
+has_pgbouncer() { command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ]; }
+
 has_compiler() { command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1; }
 
 has_headers() { has_compiler && echo '#include <stdlib.h>' | "${CC:-$(command -v gcc || command -v clang)}" -E - >/dev/null 2>&1; }
@@ -75,6 +79,8 @@ if [ "$purpose" = test ]; then
   has_browser || missing+=(chromium)
   has_compiler || missing+=(gcc)
   has_headers || missing+=(libc6-dev)
+  has_pgbouncer || missing+=(pgbouncer)
+  [ "$(uname -s)" != Linux ] || command -v ip >/dev/null 2>&1 || [ -x /sbin/ip ] || missing+=(iproute2)
 fi
 [ "${#missing[@]}" -eq 0 ] && exit 0
 
@@ -88,8 +94,8 @@ if ! command -v apt-get >/dev/null 2>&1; then
     others+=", Redis (server)"
   fi
   if [ "$purpose" = test ]; then
-    homebrew+=" && brew install --cask chromium && xcode-select --install"
-    others+=", Chromium, gcc, the C headers"
+    homebrew+=" && brew install pgbouncer && brew install --cask chromium && xcode-select --install"
+    others+=", Chromium, gcc, the C headers, PgBouncer"
   fi
   if command -v brew >/dev/null 2>&1; then
     echo "deps: run: $homebrew" >&2
@@ -118,6 +124,11 @@ fi
 # Debian's Redis would start as a service, at once and at every boot. Ours are private.
 if [[ " ${missing[*]} " == *" redis-server "* ]] && command -v systemctl >/dev/null 2>&1; then
   "${as_root[@]}" systemctl mask --quiet redis-server.service || true
+fi
+
+# So would its PgBouncer.
+if [[ " ${missing[*]} " == *" pgbouncer "* ]] && command -v systemctl >/dev/null 2>&1; then
+  "${as_root[@]}" systemctl mask --quiet pgbouncer.service || true
 fi
 
 # apt's account of 200 packages helps only when it fails.

@@ -194,6 +194,12 @@ func (h *Hub) detach(s *session, p *peer, left bool) (detached bool) {
 	}
 	s.tellOthers(p, peerFrame{Type: typePeerDisconnected, PeerID: p.info.ID, Role: p.info.Role, Reason: reason})
 	empty := len(s.peers) == 0
+	if empty && s.call != nil { // whoever comes back opens it again
+		h.remove(s, Fate{})
+		h.mu.Unlock()
+		s.finish()
+		return true
+	}
 	if empty {
 		s.emptySince = time.Now()
 		s.idle.Reset(s.idleTimeout)

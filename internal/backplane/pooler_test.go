@@ -20,6 +20,9 @@ func startPooler(t *testing.T, db *testkit.DB) string {
 	t.Helper()
 	binary, err := exec.LookPath("pgbouncer")
 	if err != nil {
+		binary, err = exec.LookPath("/usr/sbin/pgbouncer") // where Debian has it, off the path of people
+	}
+	if err != nil {
 		t.Fatalf("PgBouncer is not installed (Debian: apt-get install pgbouncer): %v", err)
 	}
 	target, err := url.Parse(db.URL)

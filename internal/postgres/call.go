@@ -2,19 +2,42 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/berthdev/berth/internal/berth"
 )
 
+// CallPeers lists the call peers that are connected to an instance, as losses of it, and says when they were.
+func (s *Store) CallPeers(
+	ctx context.Context, workerID string, instance berth.Instance,
+) (peers []berth.CallNotice, at time.Time, err error) {
+	type peerRow struct {
+		Session int64
+		PeerID  string
+		Role    string
+		At      time.Time
+	}
+	rows, err := collect[peerRow](ctx, s, "call_peer_list", workerID, int32(instance))
+	for _, row := range rows {
+		at = row.At
+		peers = append(peers, berth.CallNotice{
+			Key: berth.SessionKey(row.Session), PeerID: row.PeerID, Role: row.Role, Cause: causeLost,
+		})
+	}
+	return peers, at, err
+}
+
 // LoseCallPeers takes up to limit connections of call peers off a worker that is lost, and returns how many it took. The
-// other peers of those calls have notices then; see CallNotices.
-func (s *Store) LoseCallPeers(ctx context.Context, workerID string, instance berth.Instance, limit int) (int, error) {
-	return s.loseCallPeers(ctx, displacement{workerID: workerID, below: instance + 1, cause: causeLost}, limit)
+// other peers of those that connected after told have notices then; see CallNotices. told zero: all have.
+func (s *Store) LoseCallPeers(
+	ctx context.Context, workerID string, instance berth.Instance, told time.Time, limit int,
+) (int, error) {
+	return s.loseCallPeers(ctx, displacement{workerID: workerID, below: instance + 1, cause: causeLost, told: told}, limit)
 }
 
 // loseCallPeers is displace for the peers of calls.
 func (s *Store) loseCallPeers(ctx context.Context, d displacement, limit int) (int, error) {
-	return value[int](ctx, s, "call_peers_lose", d.workerID, int32(d.below), d.keys, d.cause, s.config.RejoinWindow.Seconds(), limit)
+	return value[int](ctx, s, "call_peers_lose", d.workerID, int32(d.below), d.keys, d.cause, d.told, s.config.RejoinWindow.Seconds(), limit)
 }
 
 type noticeRow struct {

@@ -64,7 +64,7 @@ func (c calls) kill(worker string) {
 	c.exec("update berth.workers set state = 'lost' where id = $1", worker)
 	c.exec("delete from berth.worker_leases where worker_id = $1", worker)
 	c.exec("select berth.set_open($1)", worker)
-	_, err := c.store.LoseCallPeers(c.Context(), worker, c.workers[worker].number, 100)
+	_, err := c.store.LoseCallPeers(c.Context(), worker, c.workers[worker].number, time.Time{}, 100)
 	c.ok(err)
 }
 
@@ -119,7 +119,7 @@ func TestLostPeerOfACallRejoinsThroughAnotherWorker(t *testing.T) {
 	equal(c.rig, notices, []berth.CallNotice{want})
 	c.ok(c.store.ClearCallNotices(t.Context(), notices))
 	equal(c.rig, c.notices(), nil)
-	if n, err := c.store.LoseCallPeers(t.Context(), a.Session.WorkerID, a.Session.Instance, 100); n != 0 || err != nil {
+	if n, err := c.store.LoseCallPeers(t.Context(), a.Session.WorkerID, a.Session.Instance, time.Time{}, 100); n != 0 || err != nil {
 		t.Errorf("lost %d more, %v", n, err)
 	}
 	answer, err := c.store.Rejoin(t.Context(), berth.Rejoin{Key: a.Session.Key, PeerID: "a", Generation: a.Session.Generation, Lost: true})
@@ -160,6 +160,21 @@ func TestDrainedPeerOfACallMovesToAnotherWorker(t *testing.T) {
 	if back := c.up(moved, "a2"); !back.Again {
 		t.Errorf("got %+v", back)
 	}
+}
+
+func TestPeersThatWereToldOfLeaveNoNotice(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, b := c.both()
+	peers, told, err := c.store.CallPeers(t.Context(), a.Session.WorkerID, a.Session.Instance)
+	c.ok(err)
+	if alone := a.Session.WorkerID != b.Session.WorkerID; len(peers) != 2 && !alone || len(peers) != 1 && alone || peers[0].Cause != "worker_lost" {
+		t.Errorf("got %+v", peers)
+	}
+	_, err = c.store.LoseCallPeers(t.Context(), a.Session.WorkerID, a.Session.Instance, told, 100)
+	c.ok(err)
+	equal(c.rig, c.notices(), nil)
+	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
 }
 
 func TestByeEndsACall(t *testing.T) {

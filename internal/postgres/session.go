@@ -238,6 +238,7 @@ type displacement struct {
 	generation *int64         // nil: at any placement
 	cause      string
 	ended      berth.EndedReason // of those that asked to end
+	told       time.Time         // the loss of call peers that connected until then is known
 }
 
 // displace takes up to limit sessions off a worker, and returns how many it took. Rows that somebody else works on

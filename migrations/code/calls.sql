@@ -85,7 +85,11 @@ begin
         return;      -- it stays where it was
     end if;
     if v_peer.connection_id is not null then
-        perform berth.lose_peers(array[p_session], array[p_peer], 'worker_late', p_rejoin_seconds);
+        -- Of a worker that is lost, the reaper tells, who listed its peers before it was.
+        perform berth.lose_peers(
+            array[p_session], array[p_peer], 'worker_late',
+            case when exists (select from berth.workers w where w.id = v_peer.worker_id and w.instance = v_peer.instance
+                               and w.state <> 'lost') then '-infinity'::timestamptz else 'infinity' end, p_rejoin_seconds);
     end if;
     worker_id := v_seats.workers[1];
     instance := v_seats.instances[1];
@@ -124,13 +128,16 @@ begin
 end
 $$;
 
--- lose_peers takes peers' connections off their calls, and leaves the notice that tells the other peer. The caller holds
--- the calls' rows.
-create function berth.lose_peers(p_keys bigint[], p_peers text[], p_cause text, p_rejoin_seconds float8) returns void
+-- lose_peers takes peers' connections off their calls, and leaves the notice that tells the other peer, unless that was told
+-- of connections as old as this one. The caller holds the calls' rows.
+create function berth.lose_peers(
+    p_keys bigint[], p_peers text[], p_cause text, p_told timestamptz, p_rejoin_seconds float8)
+returns void
 language plpgsql as $$
 begin
     with lost as (
-        update berth.peers p set connection_id = null, connected_at = null, notice = p_cause
+        update berth.peers p
+           set connection_id = null, connected_at = null, notice = case when p.connected_at > p_told then p_cause end
           from unnest(p_keys, p_peers) u (key, peer)
          where p.session = u.key and p.peer_id = u.peer and p.connection_id is not null
         returning p.session, p.peer_id, p.worker_id)
@@ -143,9 +150,9 @@ end
 $$;
 
 -- lose_call_peers is the loss of a worker as calls see it: up to p_limit connections of instances below p_below are gone, of
--- all calls or those of p_keys. It returns how many it took; rows that somebody works on are left for the next call.
+-- all calls or those of p_keys. Whoever connected until p_told is known to be gone already. It returns how many it took; rows that somebody works on are left for the next call.
 create function berth.lose_call_peers(
-    p_worker text, p_below int, p_keys bigint[], p_cause text, p_rejoin_seconds float8, p_limit int)
+    p_worker text, p_below int, p_keys bigint[], p_cause text, p_told timestamptz, p_rejoin_seconds float8, p_limit int)
 returns int
 language plpgsql as $$
 declare
@@ -165,7 +172,7 @@ begin
     if v_keys is null then
         return 0;
     end if;
-    perform berth.lose_peers(v_keys, v_peers, p_cause, p_rejoin_seconds);
+    perform berth.lose_peers(v_keys, v_peers, p_cause, p_told, p_rejoin_seconds);
     return cardinality(v_keys);
 end
 $$;
@@ -244,7 +251,7 @@ begin
       from berth.peers p
      where p.session = any (v_keys) and p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null;
     if v_keys is not null then
-        perform berth.lose_peers(v_keys, v_peers, 'lost', p_rejoin_seconds);
+        perform berth.lose_peers(v_keys, v_peers, 'lost', '-infinity', p_rejoin_seconds);
     end if;
 end
 $$;

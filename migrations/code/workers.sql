@@ -259,7 +259,7 @@ begin
         or s.kind = 'media' and (s.worker_id is distinct from p_id or s.instance <> p_instance)
         or s.kind = 'call' and not exists (
            select from berth.peers p
-            where p.session = s.key and p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null);
+            where p.session = s.key and p.worker_id = p_id and p.instance = p_instance); -- connected, or about to be
 end
 $$;
 

@@ -12,7 +12,11 @@ select ord, outcome, again, at
 select berth.disconnect_peer($1::bigint, $2::text, $3::text, $4::boolean, $5::float8);
 
 -- name: call_peers_lose
-select berth.lose_call_peers($1::text, $2::int, $3::bigint[], $4::text, $5::float8, $6::int);
+select berth.lose_call_peers($1::text, $2::int, $3::bigint[], $4::text, $5::timestamptz, $6::float8, $7::int);
+
+-- name: call_peer_list
+select session, peer_id, role, clock_timestamp() as at from berth.peers
+ where worker_id = $1 and instance <= $2::int and connection_id is not null;
 
 -- name: call_notice_list
 select p.session, p.peer_id, p.role, p.notice as cause
