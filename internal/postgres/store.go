@@ -78,8 +78,9 @@ type Store struct {
 	queue      *queue
 	turnover   *turnover
 	inFlight   *inFlight
-	replacedTo atomic.Int64 // key behind which ReplaceLost goes on
-	unsure     sync.Map     // *pgconn.PgConn whose last commit may not have reached the standby
+	replacedTo atomic.Int64              // key behind which ReplaceLost goes on
+	unsure     sync.Map                  // *pgconn.PgConn whose last commit may not have reached the standby
+	full       atomic.Pointer[time.Time] // when a write last found no room; nil: the last one did
 }
 
 // Open makes a store. It does not connect: a database that is away is an error of the first call, not of start-up.
@@ -133,9 +134,26 @@ func (s *Store) Close() {
 // Pool is the pool behind the store, for River.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Ping asks the database for one row.
+// fullFor is how long a write that found no room says that the database takes no writes, unless another finds some.
+const fullFor = 10 * time.Second
+
+// Ping asks the database for one row, and fails also while it lately had no room for what was written.
 func (s *Store) Ping(ctx context.Context) error {
+	if full := s.full.Load(); full != nil && time.Since(*full) < fullFor {
+		return fmt.Errorf("%w: the database has no room to write", berth.ErrUnavailable)
+	}
 	return fault(s.pool.QueryRow(ctx, "select 1").Scan(new(int)))
+}
+
+// written notes whether a write found room.
+func (s *Store) written(err error) {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case ok && pgErr.Code == "53100": // disk_full
+		s.full.Store(new(time.Now()))
+	case err == nil && s.full.Load() != nil:
+		s.full.Store(nil)
+	}
 }
 
 // collect runs a named query and reads its rows into structs by column name.
@@ -170,6 +188,7 @@ func write[Row any](ctx context.Context, s *Store, name string, args ...any) ([]
 		return nil, named(name, err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Row])
+	s.written(err)
 	if _, unsure := s.unsure.LoadAndDelete(conn.Conn().PgConn()); unsure && err == nil {
 		err = fmt.Errorf("%w: the standby has not confirmed the commit", berth.ErrUnavailable)
 	}
