@@ -18,8 +18,15 @@ type suspect struct {
 
 // suspects are those of one look. It is safe for concurrent use.
 type suspects struct {
-	mu   sync.Mutex
-	list []suspect
+	mu      sync.Mutex
+	list    []suspect
+	settled int // workers with a gap of whom something was proven
+}
+
+func (s *suspects) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled++
 }
 
 func (s *suspects) add(one suspect) {
@@ -69,10 +76,10 @@ func (r *Reaper) noteRenewal(ctx context.Context, s berth.Sighting) {
 	}
 }
 
-// loseSuspects declares workers lost that nothing proves dead. When they are too many to be believed, a look over a fresh
-// connection must agree, worker by worker.
-func (r *Reaper) loseSuspects(ctx context.Context, tick int64, list []suspect, workers int) error {
-	if r.detection.Overwhelming(len(list), workers) {
+// loseSuspects declares workers lost that nothing proves dead. When too many are missing to be believed, these or others whose
+// time has not come, a look over a fresh connection must agree, worker by worker.
+func (r *Reaper) loseSuspects(ctx context.Context, tick int64, list []suspect, missing, workers int) error {
+	if len(list) > 0 && r.detection.Overwhelming(missing, workers) {
 		r.metrics.doubts.Inc()
 		sight, err := r.see(ctx, berth.Look{Tick: tick, Fresh: true})
 		if err != nil {

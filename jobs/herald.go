@@ -60,42 +60,48 @@ func (h *herald) lose(ctx context.Context, s berth.Sighting, told time.Time) err
 			return fmt.Errorf("lose call peers of %s: %w", s.WorkerID, err)
 		}
 		if lost == 0 {
-			return h.tell(ctx)
-		}
-	}
-}
-
-// tell publishes every notice that waits, and clears it.
-func (h *herald) tell(ctx context.Context) error {
-	h.telling.Lock()
-	defer h.telling.Unlock()
-	for {
-		notices, err := h.store.CallNotices(ctx, heralded)
-		if err != nil {
-			return fmt.Errorf("read notices of calls: %w", err)
-		}
-		if err := h.publish(ctx, notices); err != nil {
-			return err
-		}
-		if len(notices) > 0 {
-			if err := h.store.ClearCallNotices(ctx, notices); err != nil {
-				return fmt.Errorf("clear notices of calls: %w", err)
-			}
-		}
-		if len(notices) < heralded {
+			h.tell(ctx)
 			return nil
 		}
 	}
 }
 
+// tell publishes every notice that waits, and clears it. What fails is left to the next tick: a word that comes late must not
+// hold up what else the reaper does.
+func (h *herald) tell(ctx context.Context) {
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	for {
+		told, err := h.tellSome(ctx)
+		if err != nil {
+			h.logger.WarnContext(ctx, "survivors not told yet", "err", err)
+		}
+		if err != nil || told < heralded {
+			return
+		}
+	}
+}
+
+func (h *herald) tellSome(ctx context.Context) (told int, err error) {
+	notices, err := h.store.CallNotices(ctx, heralded)
+	if err != nil || len(notices) == 0 {
+		return 0, err
+	}
+	if err := h.publish(ctx, notices); err != nil {
+		return 0, err
+	}
+	return len(notices), h.store.ClearCallNotices(ctx, notices)
+}
+
 func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error {
+	began := time.Now()
 	if len(notices) == 0 {
 		return nil
 	}
 	messages := make([]backplane.Outgoing, len(notices))
 	for i, n := range notices {
 		data, err := json.Marshal(berth.CallMessage{
-			Type: berth.CallDisconnected, PeerID: n.PeerID, Role: n.Role, Reason: n.Cause,
+			Type: berth.CallDisconnected, PeerID: n.PeerID, Role: n.Role, Reason: n.Cause, Connection: n.ConnectionID,
 		})
 		if err != nil {
 			return fmt.Errorf("encode notice: %w", err)
@@ -106,7 +112,8 @@ func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error 
 		return fmt.Errorf("publish notices of calls: %w", err)
 	}
 	for _, n := range notices {
-		h.logger.InfoContext(ctx, "peer_notified", "session_key", int64(n.Key), "peer_id", n.PeerID, "cause", n.Cause)
+		h.logger.InfoContext(ctx, "peer_notified", "session_key", int64(n.Key), "peer_id", n.PeerID, "cause", n.Cause,
+			"publish_ms", time.Since(began).Milliseconds())
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidenc
 		told = time.Time{} // by rows, then
 		r.logger.WarnContext(ctx, "survivors not told yet", "worker_id", s.WorkerID, "err", err)
 	}
-	return r.bury(ctx, s, told)
+	r.burials(func(ctx context.Context) error { return r.bury(ctx, s, told) })
+	return nil
 }
 
 // bury sees to what depended on a lost instance; survivors of calls know of peers that connected until told. Each step finds its work in rows and
@@ -96,9 +97,7 @@ func (r *Reaper) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.herald.tell(ctx); err != nil {
-		return err
-	}
+	r.herald.tell(ctx)
 	drains, err := r.store.OverdueDrains(ctx, r.detection.DrainGrace)
 	if err != nil {
 		return fmt.Errorf("find overdue drains: %w", err)

@@ -67,6 +67,7 @@ type Reaper struct {
 	metrics   *reaperMetrics
 	memory    *memory
 	herald    *herald
+	burials   func(func(context.Context) error) // runs what a loss leaves to do beside the looks of this tick; the tick's own
 
 	wake     chan struct{}
 	mu       sync.Mutex // guards cancel and judgedAt
@@ -161,7 +162,11 @@ func (r *Reaper) tick(ctx context.Context) error {
 	if r.memory.stepped(reading, r.detection.ClockStep) && !tick.Blind {
 		return r.distrust(ctx)
 	}
-	if err := r.detect(ctx, tick.Number); err != nil {
+	// A worker with many sessions must not hold up the word about another.
+	var burying errgroup.Group
+	r.burials = func(bury func(context.Context) error) { burying.Go(func() error { return bury(ctx) }) }
+	err = r.detect(ctx, tick.Number)
+	if err := errors.Join(err, burying.Wait()); err != nil {
 		return err
 	}
 	return r.finish(ctx)
@@ -202,12 +207,15 @@ func (r *Reaper) look(ctx context.Context, tick int64) (wait time.Duration, err 
 	if err != nil {
 		return 0, err
 	}
-	doubtful := &suspects{}
+	doubtful, missing := &suspects{}, 0
 	group, acting := errgroup.WithContext(ctx)
 	group.SetLimit(probes)
 	for _, s := range sight.Workers {
 		if w := r.detection.Ripens(s); w > 0 && (wait == 0 || w < wait) {
 			wait = w
+		}
+		if s.Missing && s.GapOpen {
+			missing++
 		}
 		r.noteRenewal(ctx, s)
 		if step := r.detection.Judge(s); step != berth.StepNone {
@@ -217,7 +225,8 @@ func (r *Reaper) look(ctx context.Context, tick int64) (wait time.Duration, err 
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	return wait, r.loseSuspects(ctx, tick, doubtful.list, len(sight.Workers))
+	unproven := max(len(doubtful.list), missing-doubtful.settled)
+	return wait, r.loseSuspects(ctx, tick, doubtful.list, unproven, len(sight.Workers))
 }
 
 // see has the detector look, measures that, and remembers what was seen.
@@ -261,8 +270,10 @@ func (r *Reaper) confirm(ctx context.Context, tick int64, s berth.Sighting, doub
 	verdict, evidence := r.detector.Confirm(ctx, s)
 	switch verdict {
 	case berth.VerdictAlive:
+		doubtful.settle()
 		return r.clearGap(ctx, tick, s, "answered")
 	case berth.VerdictDead:
+		doubtful.settle()
 		return r.lose(ctx, tick, s, evidence)
 	case berth.VerdictSilent:
 		doubtful.add(suspect{Sighting: s, step: berth.StepConfirm, evidence: evidence})

@@ -24,6 +24,8 @@ type Topics interface {
 const (
 	// publishTimeout bounds the word that a peer came or went.
 	publishTimeout = 2 * time.Second
+	// maxCandidate is the longest candidate that is relayed, in bytes.
+	maxCandidate = 4 << 10
 	// maxKept bounds the candidates that are kept with an offer until it is answered.
 	maxKept = 64
 )
@@ -35,13 +37,15 @@ type call struct {
 	held  berth.Held
 	leave func()
 
-	mu    sync.Mutex // guards peers and what is kept of each; senders may be called under it
-	peers map[string]*callPeer
+	mu     sync.Mutex // guards the rest, and what is kept of each peer; senders may be called under it
+	peers  map[string]*callPeer
+	remote map[string]string // the connection of each peer of the call that was heard of last
+	gone   map[string]string // the connection of each peer that was said to be gone last
 }
 
 // openCall subscribes to a call's topic.
 func (h *Hub) openCall(ctx context.Context, held berth.Held) (*call, error) {
-	c := &call{hub: h, held: held, peers: map[string]*callPeer{}}
+	c := &call{hub: h, held: held, peers: map[string]*callPeer{}, remote: map[string]string{}, gone: map[string]string{}}
 	leave, err := h.deps.Topics.Subscribe(ctx, berth.CallTopic(held.Key), c.deliver)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the call: %w", err)
@@ -56,20 +60,27 @@ func (c *call) AddPeer(context.Context, berth.Peer, PeerEvents) (MediaPeer, erro
 }
 
 // enlist makes p hear the call, and tells the other peer that it came.
-func (c *call) enlist(ctx context.Context, p *peer, again bool) error {
-	member := &callPeer{call: c, peer: p, again: again}
+func (c *call) enlist(ctx context.Context, p *peer, connected berth.Connected) error {
+	again, at := connected.Again, connected.At.UnixMicro()
+	member := &callPeer{call: c, peer: p, again: again, at: at}
 	background := context.WithoutCancel(ctx)
 	member.later = func(messages []berth.CallMessage) {
-		c.hub.tasks.Go(func() { member.sayAll(background, messages) })
+		c.hub.beside(func() { member.sayAll(background, messages) })
 	}
 	c.mu.Lock()
 	c.peers[p.info.ID] = member
+	for _, other := range connected.Peers {
+		if c.remote[other.ID] == "" {
+			c.remote[other.ID] = other.ConnectionID // what was heard since is newer
+		}
+	}
 	c.mu.Unlock()
 	p.media = member
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	return c.publish(ctx, berth.CallMessage{
 		Type: berth.CallConnected, PeerID: p.info.ID, Role: p.info.Role, Connection: p.info.ConnectionID, Again: again,
+		At: at,
 	})
 }
 
@@ -96,13 +107,31 @@ func (c *call) deliver(data []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.news(m) {
+		return
+	}
 	for id, member := range c.peers {
 		if id != m.PeerID {
 			member.hear(m)
-		} else if m.Type == berth.CallConnected && m.Connection != member.peer.info.ConnectionID {
+		} else if m.Type == berth.CallConnected && m.Connection != member.peer.info.ConnectionID && m.At > member.at {
 			member.peer.sender.close(CloseReplaced, reasonReplaced) // it came back elsewhere
 		}
 	}
+}
+
+// news follows who is connected. That a connection is gone is no news when it was said before, or when another took its
+// place: losses are told by whoever noticed and, to be certain, once more by the reaper. It is called with mu held.
+func (c *call) news(m berth.CallMessage) bool {
+	switch {
+	case m.Type == berth.CallConnected:
+		c.remote[m.PeerID] = m.Connection
+	case m.Type == berth.CallDisconnected && m.Connection != "":
+		if c.gone[m.PeerID] == m.Connection || c.remote[m.PeerID] != "" && c.remote[m.PeerID] != m.Connection {
+			return false
+		}
+		c.gone[m.PeerID] = m.Connection
+	}
+	return true
 }
 
 // callPeer is the MediaPeer of one connection to a call.
@@ -110,6 +139,7 @@ type callPeer struct {
 	call  *call
 	peer  *peer
 	again bool                      // its next offer is that of a peer that came back
+	at    int64                     // when it connected, by the database's clock
 	later func([]berth.CallMessage) // publishes beside whoever delivers
 
 	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
@@ -118,8 +148,17 @@ type callPeer struct {
 	kept  []berth.CallMessage
 }
 
+// maxRelayed is the longest description that is relayed.
+const maxRelayed = 60 << 10
+
+// errTooLong refuses one that is longer.
+var errTooLong = &MediaError{Code: MediaBadSDP, Message: "the description is longer than 61440 bytes, which no call relays"}
+
 // Offer implements MediaPeer. The answer is the other peer's.
 func (p *callPeer) Offer(ctx context.Context, sdp string, _ func(string)) error {
+	if len(sdp) > maxRelayed {
+		return errTooLong
+	}
 	m := berth.CallMessage{Type: berth.CallOffer, PeerID: p.peer.info.ID, Role: p.peer.info.Role, Again: p.again, SDP: sdp}
 	p.again = false
 	p.call.mu.Lock()
@@ -130,12 +169,18 @@ func (p *callPeer) Offer(ctx context.Context, sdp string, _ func(string)) error 
 
 // Answer implements MediaPeer.
 func (p *callPeer) Answer(ctx context.Context, sdp string) error {
+	if len(sdp) > maxRelayed {
+		return errTooLong
+	}
 	return p.say(ctx, berth.CallMessage{Type: berth.CallAnswer, PeerID: p.peer.info.ID, Role: p.peer.info.Role, SDP: sdp})
 }
 
 // Candidate implements MediaPeer.
 func (p *callPeer) Candidate(ctx context.Context, candidate *Candidate) error {
 	m := berth.CallMessage{Type: berth.CallCandidate, PeerID: p.peer.info.ID, Role: p.peer.info.Role}
+	if candidate != nil && len(candidate.Candidate) > maxCandidate {
+		return &MediaError{Code: MediaBadCandidate, Message: "the candidate is longer than 4096 bytes, which no call relays"}
+	}
 	if candidate != nil {
 		data, err := json.Marshal(candidate)
 		if err != nil {
@@ -229,7 +274,9 @@ func (h *Hub) parted(ctx context.Context, d berth.Disconnect, role string) error
 	if d.Left {
 		reason = berth.CallLeft
 	}
-	data, err := json.Marshal(berth.CallMessage{Type: berth.CallDisconnected, PeerID: d.PeerID, Role: role, Reason: reason})
+	data, err := json.Marshal(berth.CallMessage{
+		Type: berth.CallDisconnected, PeerID: d.PeerID, Role: role, Reason: reason, Connection: d.ConnectionID,
+	})
 	if err != nil {
 		return fmt.Errorf("encode call message: %w", err)
 	}

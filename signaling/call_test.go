@@ -1,6 +1,7 @@
 package signaling
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -125,6 +126,36 @@ func TestPeerThatComesBackOffersAnew(t *testing.T) {
 	back.expect("answer")
 	back.send(`{"type":"offer","sdp":"o3"}`)
 	b.expect("offer")
+}
+
+func TestLossThatWasToldIsNoNews(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	w1.directory.mu.Lock()
+	old := w1.directory.connected[peerKey(1, "a")]
+	w1.directory.mu.Unlock()
+	_ = a.ws.CloseNow()
+	b.expect("peer-disconnected")
+	tell := func() {
+		data, err := json.Marshal(berth.CallMessage{
+			Type: berth.CallDisconnected, PeerID: "a", Role: "offer", Reason: "worker_lost", Connection: old,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w1.topics.Publish(t.Context(), berth.CallTopic(1), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell() // again, as the reaper does
+	back, _ := w1.join(1, "a")
+	b.expect("peer-connected")
+	tell() // late: another connection took its place
+	back.send(`{"type":"offer","sdp":"o2"}`)
+	b.expect("rejoin-offer")
 }
 
 func TestPeerThatComesBackElsewhereEndsItsOldConnection(t *testing.T) {

@@ -169,6 +169,15 @@ func (h *Hub) Serving() []Served {
 // word that the database does not take.
 func (h *Hub) Settle(ctx context.Context) { h.settler.settle(ctx) }
 
+// beside runs f as a task of the hub, unless that is about to wait for all of them.
+func (h *Hub) beside(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.stopped {
+		h.tasks.Go(f)
+	}
+}
+
 // Close admits nobody any more, closes every connection with 1012 and a wait within retry, ends all media and waits for
 // every goroutine of the hub; joins that are under way are given up. A connection is cut when its grace is over or ctx
 // is done. Close tells the database nothing.

@@ -97,7 +97,7 @@ func (h *Hub) enroll(ctx context.Context, p *peer, grant Grant, connected berth.
 	if one.call == nil {
 		return nil
 	}
-	if err := one.call.enlist(ctx, p, connected.Again); err != nil {
+	if err := one.call.enlist(ctx, p, connected); err != nil {
 		p.media.Close()
 		h.detach(one, p, false)
 		return mediaRefusal(err)

@@ -17,6 +17,7 @@ type session struct {
 	media        MediaSession
 	call         *call // the media, if it is a call; else nil
 	peers        map[string]*peer
+	joined       time.Time // when a peer was attached last
 	emptySince   time.Time // when the last peer went; meaningless while there are peers
 	idle         *time.Timer
 	expireAt     time.Time // by this process's clock
@@ -30,6 +31,9 @@ type Fate struct {
 	Reason  berth.EndedReason // for Ended
 	Restart bool              // the worker stops or loses its right to all sessions: 1012
 	Retry   time.Duration     // for Restart: each client is told to wait a random part of it
+
+	// AsOf is when the database was asked that said so; zero: it is certain. A call that somebody joined since stays.
+	AsOf time.Time
 
 	// Return: the placement stands as far as is known, so clients may come back to it. It counts as held for its idle
 	// timeout, from when the hub lets them in again.
@@ -63,7 +67,7 @@ func (h *Hub) Drop(held berth.Held, fate Fate) {
 	delete(h.ending, held)
 	delete(h.absent, held)
 	s := h.sessions[held.Key]
-	if s == nil || s.held != held {
+	if s == nil || s.held != held || s.call != nil && !fate.Ended && !fate.AsOf.IsZero() && s.joined.After(fate.AsOf) {
 		h.mu.Unlock()
 		return
 	}
@@ -146,6 +150,7 @@ func (h *Hub) attach(s *session, p *peer, others []berth.Peer, ice []ICEServer) 
 	}
 	replaced = s.peers[p.info.ID]
 	s.peers[p.info.ID] = p
+	s.joined = time.Now()
 	s.idle.Stop()
 	p.sender.send(encode(h.welcome(s, p, others, ice)))
 	if replaced == nil {

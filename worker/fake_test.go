@@ -400,6 +400,7 @@ func (h *fakeHub) Serving() []signaling.Served {
 func (h *fakeHub) Drop(held berth.Held, fate signaling.Fate) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	fate.AsOf = time.Time{} // it changes nothing here: nobody joins while the database is asked
 	h.absent = slices.DeleteFunc(h.absent, func(other berth.Held) bool { return other == held })
 	if h.sessions[held.Key].Held == held {
 		if h.watch != nil {

@@ -153,7 +153,7 @@ func (t *tenure) confirmed(ctx context.Context, r renewal) {
 	}
 	for _, d := range r.dropped {
 		t.metrics.dropped.WithLabelValues("reconciled").Inc()
-		t.hub.Drop(d.Held, signaling.Fate{Ended: d.Ended, Reason: d.Reason})
+		t.hub.Drop(d.Held, signaling.Fate{Ended: d.Ended, Reason: d.Reason, AsOf: r.from})
 	}
 	t.learnDrain(r)
 }

@@ -5,19 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 const (
 	// batchMessages and batchBytes bound a batch, unless a single post is larger.
 	batchMessages = 256
 	batchBytes    = 1 << 20
+	// maxWaiting bounds the bytes that wait to be published, as maxQueued does the messages.
+	maxWaiting = 16 << 20
 )
 
 // post is one call of Publish.
 type post struct {
 	messages []Outgoing
 	bytes    int
-	answer   chan error // holds one
+	answer   chan error  // holds one
+	left     atomic.Bool // whoever called has gone: not to be published if it is not in flight yet
 }
 
 // publisher gathers what is to be published into batches. It waits for no company: what comes while a batch is in flight
@@ -30,6 +34,7 @@ type publisher struct {
 	mu     sync.Mutex // guards the rest
 	posts  []*post
 	queued int // messages of posts
+	bytes  int // of posts
 	open   bool
 }
 
@@ -53,6 +58,7 @@ func (p *publisher) do(ctx context.Context, messages []Outgoing) error {
 	case err := <-item.answer:
 		return err
 	case <-ctx.Done():
+		item.left.Store(true)
 		return fmt.Errorf("publish: outcome unknown: %w", context.Cause(ctx))
 	}
 }
@@ -63,11 +69,12 @@ func (p *publisher) add(item *post) error {
 	switch {
 	case !p.open:
 		return ErrClosed
-	case p.queued+len(item.messages) > maxQueued:
+	case p.queued+len(item.messages) > maxQueued || p.queued > 0 && p.bytes+item.bytes > maxWaiting:
 		return fmt.Errorf("%w: %d messages wait already", ErrUnavailable, p.queued)
 	}
 	p.posts = append(p.posts, item)
 	p.queued += len(item.messages)
+	p.bytes += item.bytes
 	p.metrics.queued.Set(float64(p.queued))
 	p.arrived.raise()
 	return nil
@@ -106,20 +113,24 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-func (p *publisher) take() []*post {
+// take removes the next batch, and before it what nobody waits for any more: published late, it would come as news.
+func (p *publisher) take() (batch []*post) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	count, messages, bytes := 0, 0, 0
 	for _, item := range p.posts {
-		messages += len(item.messages)
-		bytes += item.bytes
-		if count > 0 && (messages > batchMessages || bytes > batchBytes) {
-			break
+		if !item.left.Load() {
+			messages += len(item.messages)
+			bytes += item.bytes
+			if len(batch) > 0 && (messages > batchMessages || bytes > batchBytes) {
+				break
+			}
+			batch = append(batch, item)
 		}
 		count++
 		p.queued -= len(item.messages)
+		p.bytes -= item.bytes
 	}
-	batch := p.posts[:count:count]
 	p.posts = p.posts[count:]
 	if len(p.posts) == 0 {
 		p.posts = nil // let go of the array

@@ -7,7 +7,8 @@ type CallMessage struct {
 	Type       string `json:"type"`                 // see the constants below
 	PeerID     string `json:"peer_id"`              // whom it is from, or about
 	Role       string `json:"role,omitempty"`       // of that peer
-	Connection string `json:"connection,omitempty"` // of that peer, with CallConnected
+	Connection string `json:"connection,omitempty"` // of that peer, with CallConnected and CallDisconnected
+	At         int64  `json:"at,omitempty"`         // of CallConnected: microseconds by the database's clock
 	Again      bool   `json:"again,omitempty"`      // the first offer after a return
 	Reason     string `json:"reason,omitempty"`     // of CallDisconnected: left, lost, or the cause of a CallNotice
 

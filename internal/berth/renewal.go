@@ -112,7 +112,10 @@ type CallNotice struct {
 	Key    SessionKey
 	PeerID string
 	Role   string
-	Cause  string // worker_lost, worker_late, newer_instance, drain_deadline, worker_left or lost
+
+	ConnectionID string // the one that was lost
+
+	Cause string // worker_lost, worker_late, newer_instance, drain_deadline, worker_left or lost
 }
 
 // End asks to end one session, for a reason, if it is still at this generation.

@@ -12,16 +12,18 @@ func (s *Store) CallPeers(
 	ctx context.Context, workerID string, instance berth.Instance,
 ) (peers []berth.CallNotice, at time.Time, err error) {
 	type peerRow struct {
-		Session int64
-		PeerID  string
-		Role    string
-		At      time.Time
+		Session      int64
+		PeerID       string
+		Role         string
+		ConnectionID string
+		At           time.Time
 	}
 	rows, err := collect[peerRow](ctx, s, "call_peer_list", workerID, int32(instance))
 	for _, row := range rows {
 		at = row.At
 		peers = append(peers, berth.CallNotice{
 			Key: berth.SessionKey(row.Session), PeerID: row.PeerID, Role: row.Role, Cause: causeLost,
+			ConnectionID: row.ConnectionID,
 		})
 	}
 	return peers, at, err
@@ -45,6 +47,8 @@ type noticeRow struct {
 	PeerID  string
 	Role    string
 	Cause   string
+
+	ConnectionID string
 }
 
 // CallNotices reads up to limit losses that the other peer of the call was not told of. Whoever told them clears them.
@@ -52,16 +56,20 @@ func (s *Store) CallNotices(ctx context.Context, limit int) ([]berth.CallNotice,
 	rows, err := collect[noticeRow](ctx, s, "call_notice_list", limit)
 	notices := make([]berth.CallNotice, len(rows))
 	for i, row := range rows {
-		notices[i] = berth.CallNotice{Key: berth.SessionKey(row.Session), PeerID: row.PeerID, Role: row.Role, Cause: row.Cause}
+		notices[i] = berth.CallNotice{
+			Key: berth.SessionKey(row.Session), PeerID: row.PeerID, Role: row.Role, Cause: row.Cause,
+			ConnectionID: row.ConnectionID,
+		}
 	}
 	return notices, err
 }
 
-// ClearCallNotices forgets notices that were told.
+// ClearCallNotices forgets notices that were told, unless they are of another loss by now. Those whose rows are at work stay,
+// and are told again.
 func (s *Store) ClearCallNotices(ctx context.Context, notices []berth.CallNotice) error {
-	keys, peers := make([]int64, len(notices)), make([]string, len(notices))
+	keys, peers, connections := make([]int64, len(notices)), make([]string, len(notices)), make([]string, len(notices))
 	for i, notice := range notices {
-		keys[i], peers[i] = int64(notice.Key), notice.PeerID
+		keys[i], peers[i], connections[i] = int64(notice.Key), notice.PeerID, notice.ConnectionID
 	}
-	return s.exec(ctx, "call_notice_clear", keys, peers)
+	return s.exec(ctx, "call_notice_clear", keys, peers, connections)
 }

@@ -114,7 +114,7 @@ func TestLostPeerOfACallRejoinsThroughAnotherWorker(t *testing.T) {
 	}
 	c.kill(a.Session.WorkerID)
 	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
-	want := berth.CallNotice{Key: a.Session.Key, PeerID: "a", Role: berth.RoleOffer, Cause: "worker_lost"}
+	want := berth.CallNotice{Key: a.Session.Key, PeerID: "a", Role: berth.RoleOffer, Cause: "worker_lost", ConnectionID: "a1"}
 	notices := c.notices()
 	equal(c.rig, notices, []berth.CallNotice{want})
 	c.ok(c.store.ClearCallNotices(t.Context(), notices))
@@ -197,11 +197,19 @@ func TestSocketThatDropsLeavesItsCallAwaiting(t *testing.T) {
 	a, _ := c.both()
 	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a1"}))
 	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
+	first := c.notices()
+	if len(first) != 1 || first[0].ConnectionID != "a1" || first[0].Cause != "lost" {
+		t.Errorf("got %+v", first)
+	}
 	if back := c.up(a, "a2"); !back.Again {
 		t.Errorf("got %+v", back)
 	}
 	c.expect(a.Session.Key, berth.SessionActive, "")
 	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a2"}))
+	c.ok(c.store.ClearCallNotices(t.Context(), first)) // of a loss before
+	if again := c.notices(); len(again) != 1 || again[0].ConnectionID != "a2" {
+		t.Errorf("got %+v", again)
+	}
 	c.overdue(a.Session.Key, "rejoin_by")
 	_, err := c.store.EndOverdue(t.Context(), 10)
 	c.ok(err)
@@ -248,10 +256,15 @@ func TestRenewalCountsTheCallsOfAWorker(t *testing.T) {
 			t.Errorf("%s: got %+v", w.id, answer)
 		}
 	}
-	c.exec("update berth.peers set connected_at = connected_at - interval '5 s'")
-	_, err := c.store.Reconcile(t.Context(), a.Session.WorkerID, a.Session.Instance, nil)
-	c.ok(err)
-	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
+	for _, want := range []berth.SessionState{berth.SessionActive, berth.SessionAwaitingRejoin} {
+		_, err := c.store.Reconcile(t.Context(), a.Session.WorkerID, a.Session.Instance, nil)
+		c.ok(err)
+		c.expect(a.Session.Key, want, "")
+		c.exec("update berth.peers set forgotten_at = forgotten_at - interval '2 s'")
+	}
+	if lost := c.notices(); len(lost) == 0 || lost[0].Cause != "lost" {
+		t.Errorf("got %+v", lost)
+	}
 }
 
 func TestCallsCountAgainstTheirTenantsQuota(t *testing.T) {

@@ -184,6 +184,10 @@ func (s *Store) Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAn
 			"is newer than any placement of this session; send the one of your last answer")
 	case "hold":
 		return berth.RejoinAnswer{Outcome: berth.RejoinHold}, nil
+	case "move_peer":
+		if err := s.exec(ctx, "call_peer_move", int64(rejoin.Key), rejoin.PeerID, s.config.RejoinWindow.Seconds()); err != nil {
+			return berth.RejoinAnswer{}, err
+		}
 	case "move":
 		_, err := s.displace(ctx, displacement{
 			workerID: deref(verdict.WorkerID), below: berth.Instance(deref(verdict.Instance)) + 1,

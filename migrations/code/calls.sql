@@ -36,16 +36,16 @@ begin
 end
 $$;
 
--- seat_serves says whether a peer may stay where it is: its worker is the instance that it was placed on, and takes new
--- connections, or has that of this peer and is not late.
+-- seat_serves says whether a peer may stay where it is. One that is connected stays with its instance until that is over,
+-- however late it is. Another stays if the instance takes new connections.
 create function berth.seat_serves(p_worker text, p_instance int, p_connected boolean) returns boolean
 language sql stable as $$
     select exists (
         select from berth.workers w
           join berth.worker_leases l on l.worker_id = w.id and l.instance = w.instance
          where w.id = p_worker and w.instance = p_instance
-           and (w.state = 'ready' or p_connected and w.state = 'draining')
-           and l.expires_at >= clock_timestamp())
+           and (p_connected and w.state in ('ready', 'draining')
+                or w.state = 'ready' and w.cordoned_reason is null and l.expires_at >= clock_timestamp()))
 $$;
 
 -- seat_peer finds the peer of a call that a request is for: the one that it names, or a new one if there is room for it. A
@@ -85,11 +85,7 @@ begin
         return;      -- it stays where it was
     end if;
     if v_peer.connection_id is not null then
-        -- Of a worker that is lost, the reaper tells, who listed its peers before it was.
-        perform berth.lose_peers(
-            array[p_session], array[p_peer], 'worker_late',
-            case when exists (select from berth.workers w where w.id = v_peer.worker_id and w.instance = v_peer.instance
-                               and w.state <> 'lost') then '-infinity'::timestamptz else 'infinity' end, p_rejoin_seconds);
+        perform berth.lose_peers(array[p_session], array[p_peer], 'worker_lost', '-infinity', p_rejoin_seconds);
     end if;
     worker_id := v_seats.workers[1];
     instance := v_seats.instances[1];
@@ -137,7 +133,9 @@ language plpgsql as $$
 begin
     with lost as (
         update berth.peers p
-           set connection_id = null, connected_at = null, notice = case when p.connected_at > p_told then p_cause end
+           set connection_id = null, connected_at = null, forgotten_at = null,
+               notice = case when p.connected_at > p_told then p_cause end,
+               lost_connection = case when p.connected_at > p_told then p.connection_id end
           from unnest(p_keys, p_peers) u (key, peer)
          where p.session = u.key and p.peer_id = u.peer and p.connection_id is not null
         returning p.session, p.peer_id, p.worker_id)
@@ -178,20 +176,33 @@ end
 $$;
 
 -- call_rejoin_verdict is rejoin_verdict for one peer of a call: where its worker is well it stays, else it gets another.
+-- move_peer: it is connected to a worker that is late or cut off, and lost it.
 create function berth.call_rejoin_verdict(p_key bigint, p_peer text, p_lost boolean) returns text
 language sql stable as $$
     select case
                when p.worker_id is null or w.state is distinct from 'ready' or w.instance <> p.instance then 'place'
+               when p.connection_id is null and w.cordoned_reason is not null then 'place'
+               when p_lost and (l.expires_at < clock_timestamp() or w.cordoned_reason = 'database_cut') then 'move_peer'
                when not berth.presence_held(p.instance)
                  or exists (select from berth.gaps g where g.worker_id = p.worker_id and g.instance = p.instance
                              and g.cleared_at is null and g.confirmed_at is null
                              and g.evidence <> 'lease_late') then 'hold'
-               when p_lost and l.expires_at < clock_timestamp() then 'place'
                else 'current' end
       from (select) one
       left join berth.peers p on p.session = p_key and p.peer_id = p_peer
       left join berth.workers w on w.id = p.worker_id
       left join berth.worker_leases l on l.worker_id = p.worker_id and l.instance = p.instance
+$$;
+
+-- move_peer takes a peer off its worker, which did not lose it as a whole.
+create function berth.move_peer(p_key bigint, p_peer text, p_rejoin_seconds float8) returns void
+language plpgsql as $$
+begin
+    perform from berth.sessions where key = p_key and state <> 'ended' for no key update;
+    if found then
+        perform berth.lose_peers(array[p_key], array[p_peer], 'worker_late', '-infinity', p_rejoin_seconds);
+    end if;
+end
 $$;
 
 -- leave_call ends a call in the name of a peer, if this is still its connection; see disconnect_peer.
@@ -223,33 +234,36 @@ begin
         return berth.leave_call(p_key, p_peer, p_connection);
     end if;
     perform from berth.sessions where key = p_key for no key update;
-    update berth.peers set connection_id = null, connected_at = null
-     where session = p_key and peer_id = p_peer and connection_id = p_connection;
-    if not found then
+    if not exists (select from berth.peers where session = p_key and peer_id = p_peer and connection_id = p_connection) then
         return 'stale';
     end if;
-    perform berth.record(p_key, 'peer_disconnected', jsonb_build_object('peer_id', p_peer));
-    perform berth.settle_calls(array[p_key], p_rejoin_seconds);
+    perform berth.lose_peers(array[p_key], array[p_peer], 'lost', '-infinity', p_rejoin_seconds);
     return 'done';
 end
 $$;
 
--- forget_call_peers takes connections off calls that an instance no longer has, for as long as a second.
+-- forget_call_peers takes connections off calls that an instance lacked at two reconciliations that are at least a second
+-- apart.
 create function berth.forget_call_peers(p_id text, p_instance int, p_held bigint[], p_rejoin_seconds float8) returns void
 language plpgsql as $$
 declare
-    v_keys  bigint[];
-    v_peers text[];
+    v_locked bigint[];
+    v_keys   bigint[];
+    v_peers  text[];
 begin
-    v_keys := array(
+    v_locked := array(
         select s.key from berth.sessions s
          where s.key in (select p.session from berth.peers p
                           where p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null
-                            and p.connected_at < clock_timestamp() - interval '1 second' and not p.session = any (p_held))
+                            and (p.forgotten_at is not null or not p.session = any (p_held)))
          order by s.key for no key update skip locked);
     select array_agg(p.session), array_agg(p.peer_id) into v_keys, v_peers
       from berth.peers p
-     where p.session = any (v_keys) and p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null;
+     where p.session = any (v_locked) and not p.session = any (p_held) and p.worker_id = p_id and p.instance = p_instance
+       and p.connection_id is not null and p.forgotten_at < clock_timestamp() - interval '1 second';
+    update berth.peers p
+       set forgotten_at = case when p.session = any (p_held) then null else coalesce(p.forgotten_at, clock_timestamp()) end
+     where p.session = any (v_locked) and p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null;
     if v_keys is not null then
         perform berth.lose_peers(v_keys, v_peers, 'lost', '-infinity', p_rejoin_seconds);
     end if;

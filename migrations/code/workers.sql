@@ -259,7 +259,7 @@ begin
         or s.kind = 'media' and (s.worker_id is distinct from p_id or s.instance <> p_instance)
         or s.kind = 'call' and not exists (
            select from berth.peers p
-            where p.session = s.key and p.worker_id = p_id and p.instance = p_instance); -- connected, or about to be
+            where p.session = s.key and p.worker_id = p_id and p.instance = p_instance and p.connection_id is not null);
 end
 $$;
 
@@ -335,8 +335,8 @@ begin
            r (key, peer, role, connection, outcome, n)
      where r.outcome = 'connected' order by r.key, r.peer, r.n desc
     on conflict (session, peer_id) do update
-       set connection_id = excluded.connection_id, connected_at = excluded.connected_at, notice = null,
-           joined_at = coalesce(peers.joined_at, excluded.joined_at);
+       set connection_id = excluded.connection_id, connected_at = excluded.connected_at,
+           forgotten_at = null, joined_at = coalesce(peers.joined_at, excluded.joined_at);
     if v_calls <> '{}' then
         perform berth.settle_calls(v_calls, p_rejoin_seconds);
     end if;

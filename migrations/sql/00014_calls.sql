@@ -9,8 +9,12 @@ alter table berth.peers
     add column instance int,
     -- When it first connected: its next connection is a return.
     add column joined_at timestamptz,
-    -- Why it was lost, until the other peer of its call was told.
+    -- Why it was lost, until the other peer of its call was told, and which connection that was.
     add column notice text,
+    add column lost_connection text,
+    -- Since when its worker lacks it, though it should have it.
+    add column forgotten_at timestamptz,
+    add constraint peers_notice_complete check ((notice is null) = (lost_connection is null)),
     add constraint peers_worker_with_instance check ((worker_id is null) = (instance is null));
 
 -- Serves: which call peers are connected on a worker, at its loss and its renewals.
@@ -50,5 +54,6 @@ drop index berth.peers_by_worker, berth.peers_notices, berth.sessions_by_worker;
 -- Serves: sessions of a worker.
 create index sessions_by_worker on berth.sessions (worker_id, key) where worker_id is not null;
 alter table berth.peers
-    drop constraint peers_worker_with_instance,
-    drop column worker_id, drop column instance, drop column joined_at, drop column notice;
+    drop constraint peers_worker_with_instance, drop constraint peers_notice_complete,
+    drop column worker_id, drop column instance, drop column joined_at, drop column notice, drop column lost_connection,
+    drop column forgotten_at;

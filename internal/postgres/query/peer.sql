@@ -15,15 +15,22 @@ select berth.disconnect_peer($1::bigint, $2::text, $3::text, $4::boolean, $5::fl
 select berth.lose_call_peers($1::text, $2::int, $3::bigint[], $4::text, $5::timestamptz, $6::float8, $7::int);
 
 -- name: call_peer_list
-select session, peer_id, role, clock_timestamp() as at from berth.peers
+select session, peer_id, role, connection_id, clock_timestamp() as at from berth.peers
  where worker_id = $1 and instance <= $2::int and connection_id is not null;
 
 -- name: call_notice_list
-select p.session, p.peer_id, p.role, p.notice as cause
+select p.session, p.peer_id, p.role, p.notice as cause, p.lost_connection as connection_id
   from berth.peers p join berth.sessions s on s.key = p.session
  where p.notice is not null and s.state <> 'ended' order by p.session limit $1::int;
 
 -- name: call_notice_clear
-update berth.peers p set notice = null
-  from unnest($1::bigint[], $2::text[]) u (session, peer)
- where p.session = u.session and p.peer_id = u.peer;
+update berth.peers p set notice = null, lost_connection = null
+  from (select x.session, x.peer_id
+          from berth.peers x
+          join unnest($1::bigint[], $2::text[], $3::text[]) u (session, peer, connection)
+            on x.session = u.session and x.peer_id = u.peer and x.lost_connection = u.connection
+           for no key update of x skip locked) told
+ where p.session = told.session and p.peer_id = told.peer_id;
+
+-- name: call_peer_move
+select berth.move_peer($1::bigint, $2::text, $3::float8);
