@@ -41,6 +41,9 @@ type herald struct {
 // heralded is how many messages are published at a time.
 const heralded = backplane.MaxMessages
 
+// breath is how long others have the database between two chunks of peers, whose survivors know already.
+const breath = 25 * time.Millisecond
+
 // announce tells the others of peers that are lost.
 func (h *herald) announce(ctx context.Context, lost []berth.CallNotice) error {
 	for some := range slices.Chunk(lost, heralded) {
@@ -62,6 +65,9 @@ func (h *herald) lose(ctx context.Context, s berth.Sighting, told time.Time) err
 		if lost == 0 {
 			h.tell(ctx)
 			return nil
+		}
+		if err := pause(ctx, breath); err != nil {
+			return err
 		}
 	}
 }
