@@ -41,6 +41,9 @@ type herald struct {
 // heralded is how many messages are published at a time.
 const heralded = backplane.MaxMessages
 
+// namedPeers is how many peers of those told of at once have a log line of their own.
+const namedPeers = 25
+
 // breath is how long others have the database between two chunks of peers, whose survivors know already.
 const breath = 25 * time.Millisecond
 
@@ -117,9 +120,17 @@ func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error 
 	if err := h.topics.Publish(ctx, messages...); err != nil {
 		return fmt.Errorf("publish notices of calls: %w", err)
 	}
-	for _, n := range notices {
-		h.logger.InfoContext(ctx, "peer_notified", "session_key", int64(n.Key), "peer_id", n.PeerID, "cause", n.Cause,
-			"publish_ms", time.Since(began).Milliseconds())
-	}
+	h.note(ctx, notices, time.Since(began))
 	return nil
+}
+
+// note says who was told of: so many lines would hold up the next who are, so some are named and all are counted.
+func (h *herald) note(ctx context.Context, notices []berth.CallNotice, took time.Duration) {
+	for _, n := range notices[:min(len(notices), namedPeers)] {
+		h.logger.InfoContext(ctx, "peer_notified", "session_key", int64(n.Key), "peer_id", n.PeerID, "cause", n.Cause,
+			"publish_ms", took.Milliseconds())
+	}
+	if len(notices) > namedPeers {
+		h.logger.InfoContext(ctx, "peers_notified", "peers", len(notices), "publish_ms", took.Milliseconds())
+	}
 }
