@@ -95,7 +95,7 @@ func (p *publisher) close() {
 	for _, item := range p.posts {
 		item.answer <- ErrClosed
 	}
-	p.posts, p.queued = nil, 0
+	p.posts, p.queued, p.bytes = nil, 0, 0
 	p.metrics.queued.Set(0)
 }
 

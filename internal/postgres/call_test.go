@@ -177,6 +177,21 @@ func TestPeersThatWereToldOfLeaveNoNotice(t *testing.T) {
 	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
 }
 
+func TestPeerThatIsAloneAndLostHasTheRejoinWindow(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a := c.seat("a")
+	c.up(a, "a1")
+	if s := c.session(a.Session.Key); !s.ConnectBy.Equal(s.ExpiresAt) {
+		t.Errorf("waits for the other until %v, want until it expires at %v", s.ConnectBy, s.ExpiresAt)
+	}
+	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a1"}))
+	s := c.session(a.Session.Key)
+	if left := s.ConnectBy.Sub(s.CreatedAt); s.State != berth.SessionAssigned || left < time.Minute || left > 2*time.Minute {
+		t.Errorf("%s for %v, want assigned for the window of a minute", s.State, left)
+	}
+}
+
 func TestByeEndsACall(t *testing.T) {
 	t.Parallel()
 	c := newCalls(t)

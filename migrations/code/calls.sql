@@ -96,7 +96,7 @@ end
 $$;
 
 -- settle_calls brings the state of calls in line with who is connected. A call to which one peer came waits for the other
--- as long as it may live. The caller holds their rows.
+-- as long as it may live; once that peer is lost, for as long as any that is lost may take. The caller holds their rows.
 create function berth.settle_calls(p_keys bigint[], p_rejoin_seconds float8) returns void
 language plpgsql as $$
 begin
@@ -113,7 +113,7 @@ begin
         update berth.sessions s
            set state = d.state,
                connect_by = case when d.state = 'assigned' and d.connected > 0 then s.expires_at
-                                 when d.state = 'assigned' then clock_timestamp() + make_interval(secs => 30) end,
+                                 when d.state = 'assigned' then clock_timestamp() + make_interval(secs => p_rejoin_seconds) end,
                rejoin_by = case when d.state = 'awaiting_rejoin' then
                                coalesce(s.rejoin_by, clock_timestamp() + make_interval(secs => p_rejoin_seconds)) end
           from settled d where s.key = d.key
@@ -148,7 +148,8 @@ end
 $$;
 
 -- lose_call_peers is the loss of a worker as calls see it: up to p_limit connections of instances below p_below are gone, of
--- all calls or those of p_keys. Whoever connected until p_told is known to be gone already. It returns how many it took; rows that somebody works on are left for the next call.
+-- all calls or those of p_keys. Whoever connected until p_told is known to be gone already. It returns how many it took; rows
+-- that somebody works on are left for the next call.
 create function berth.lose_call_peers(
     p_worker text, p_below int, p_keys bigint[], p_cause text, p_told timestamptz, p_rejoin_seconds float8, p_limit int)
 returns int
