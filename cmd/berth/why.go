@@ -205,7 +205,7 @@ func remarks(c berth.Candidate) string {
 		words = append(words, c.Reason)
 	}
 	if c.Avoided && c.Fits {
-		words = append(words, "lost it last, so all others come first")
+		words = append(words, "had it last, so a rejoin tries all others first")
 	}
 	if c.SuspectReason != "" {
 		words = append(words, "last choice: "+c.SuspectReason)
