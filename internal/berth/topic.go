@@ -1,0 +1,64 @@
+package berth
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+const (
+	// MaxTopicLength is the most characters of a topic's name.
+	MaxTopicLength = 128
+	// MaxTopicPatterns is the most patterns of one list of a TopicGrant.
+	MaxTopicPatterns = 16
+	// MaxDirectData is the most bytes of a direct message's data: it travels with its address.
+	MaxDirectData = 60 << 10
+
+	topicRunes = idRunes + ":"
+)
+
+// ValidTopic reports whether s may name a tenant's topic: 1 to 128 of A-Z a-z 0-9 . _ ~ : - that begin with a letter or
+// digit, so that it needs no escaping in a path.
+func ValidTopic(s string) bool { return made(s, MaxTopicLength, lower+upper+digits, topicRunes) }
+
+// ValidTopicPattern reports whether s may stand in a TopicGrant: a topic, the beginning of one followed by *, or * alone.
+func ValidTopicPattern(s string) bool {
+	prefix, open := strings.CutSuffix(s, "*")
+	return open && prefix == "" || ValidTopic(prefix) && len(s) <= MaxTopicLength
+}
+
+// TopicGrant is which topics of its tenant a peer may use.
+type TopicGrant struct {
+	// Subscribe has the patterns of topics that the peer may listen to. Nil: all of its tenant. Empty: none.
+	Subscribe []string `json:"subscribe,omitzero"`
+	// Publish has the patterns of topics that the peer may publish to. None by default.
+	Publish []string `json:"publish,omitzero"`
+}
+
+// MaySubscribe reports whether the peer may listen to a topic.
+func (g TopicGrant) MaySubscribe(topic string) bool {
+	return g.Subscribe == nil || covers(g.Subscribe, topic)
+}
+
+// MayPublish reports whether the peer may publish to a topic.
+func (g TopicGrant) MayPublish(topic string) bool { return covers(g.Publish, topic) }
+
+func covers(patterns []string, topic string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		return pattern == topic || open && strings.HasPrefix(topic, prefix)
+	})
+}
+
+// TenantTopic is the backplane's name of a tenant's topic. No id has a slash, so tenants cannot meet.
+func TenantTopic(tenantID, topic string) string { return "t/" + tenantID + "/" + topic }
+
+// InboxTopic is the backplane's name of what is for the users that are connected to a worker.
+func InboxTopic(workerID string) string { return "w/" + workerID }
+
+// DirectMessage is what goes to an inbox: data for every connection of a user.
+type DirectMessage struct {
+	TenantID string          `json:"tenant"`
+	UserID   string          `json:"user"`
+	Data     json.RawMessage `json:"data"`
+}
