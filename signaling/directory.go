@@ -27,7 +27,8 @@ type Directory interface {
 type Grant struct {
 	berth.Held
 	SessionID string
-	Peer      berth.Peer // ID and Role
+	Peer      berth.Peer       // ID, Role and User
+	Topics    berth.TopicGrant // which topics the peer may use
 }
 
 // Tokens verifies session tokens.

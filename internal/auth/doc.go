@@ -13,6 +13,8 @@
 //	nudge            an API process                JWT, Ed25519, aud = worker    worker       30 seconds
 //	TURN credential  use of a relay                TURN REST, HMAC-SHA1          TURN server  BERTH_TURN_TTL
 //
+// A rejoin token of the form rj2_ also says which user the peer is and which topics it may use.
+//
 // Time comes from the caller, who has it from the database; a process's own clock measures only how old
 // its cached copies are. Checks allow 5 s of difference.
 //

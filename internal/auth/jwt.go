@@ -14,8 +14,9 @@ const (
 	issuer = "berth"
 	// leeway is how far the clocks of API and worker may differ.
 	leeway = 5 * time.Second
-	// maxToken bounds what is parsed, in bytes. Ids of 128 characters give tokens of about 1.2 kB.
-	maxToken = 4096
+	// maxToken bounds what is parsed, in bytes. Ids of 128 characters give tokens of about 1.4 kB, all the topics that may be
+	// named 3 kB more.
+	maxToken = 5120
 )
 
 // registered holds the fields that every JWT of Berth has (RFC 7519 section 4.1). The audience is one

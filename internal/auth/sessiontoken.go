@@ -26,6 +26,8 @@ type SessionToken struct {
 	Role       string            // the peer's role: offer or answer
 	Kind       berth.SessionKind // media or call
 	Handler    string            // media handler; empty for calls
+	User       string            // who the peer is to the tenant; empty: nobody to be sent direct messages
+	Topics     berth.TopicGrant  // which topics of the tenant the peer may use
 	ExpiresAt  time.Time         // set by Verify; Mint returns it
 }
 
@@ -41,6 +43,8 @@ type sessionPayload struct {
 	Role       string            `json:"role"`
 	Kind       berth.SessionKind `json:"kind"`
 	Handler    string            `json:"handler,omitempty"`
+	User       string            `json:"user,omitempty"`
+	Topics     berth.TopicGrant  `json:"topics,omitzero"`
 }
 
 // check refuses a token that would place a peer nowhere.
@@ -50,6 +54,8 @@ func (t SessionToken) check() error {
 		return errors.New("session token: worker, session, tenant and peer must be ids")
 	case t.SessionKey <= 0 || t.Generation <= 0:
 		return errors.New("session token: session key and generation must be positive")
+	case t.User != "" && !berth.ValidID(t.User) || !t.Topics.Valid():
+		return errors.New("session token: user must be an id, and topics patterns within their limits")
 	default:
 		return nil
 	}
@@ -72,7 +78,7 @@ func (s *Signer) Mint(ctx context.Context, t SessionToken, now time.Time) (token
 	payload := sessionPayload{
 		registered: register(t.WorkerID, now, SessionTokenLife),
 		SessionID:  t.SessionID, SessionKey: t.SessionKey, TenantID: t.TenantID, Generation: t.Generation,
-		PeerID: t.PeerID, Role: t.Role, Kind: t.Kind, Handler: t.Handler,
+		PeerID: t.PeerID, Role: t.Role, Kind: t.Kind, Handler: t.Handler, User: t.User, Topics: t.Topics,
 	}
 	token, err = sign(ctx, s.keys, sessionTokenType, payload, now)
 	if err != nil {
@@ -102,7 +108,7 @@ func (v *Verifier) Verify(ctx context.Context, token string, now time.Time) (Ses
 	t := SessionToken{
 		WorkerID: payload.Audience, SessionID: payload.SessionID, SessionKey: payload.SessionKey, TenantID: payload.TenantID,
 		Generation: payload.Generation, PeerID: payload.PeerID, Role: payload.Role, Kind: payload.Kind, Handler: payload.Handler,
-		ExpiresAt: payload.ExpiresAt.UTC(),
+		User: payload.User, Topics: payload.Topics, ExpiresAt: payload.ExpiresAt.UTC(),
 	}
 	if t.check() != nil {
 		return SessionToken{}, ErrTokenInvalid

@@ -63,6 +63,7 @@ func TestSessionTokensSurviveTheRoundTrip(t *testing.T) {
 			TenantID: id.Draw(rt, "tenant"), Generation: berth.Generation(rapid.Int64Min(1).Draw(rt, "generation")),
 			PeerID: id.Draw(rt, "peer"), Role: rapid.SampledFrom([]string{"", "offer", "answer"}).Draw(rt, "role"),
 			Kind: rapid.SampledFrom([]berth.SessionKind{berth.KindMedia, "call"}).Draw(rt, "kind"),
+			User: rapid.OneOf(rapid.Just(""), id).Draw(rt, "user"), Topics: topicGrants().Draw(rt, "topics"),
 		}
 		now := f.clock.Now().Add(time.Duration(rapid.IntRange(0, 999_999_999).Draw(rt, "nanoseconds")))
 		signed, expiresAt, err := f.signer.Mint(t.Context(), want, now)

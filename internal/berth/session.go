@@ -117,6 +117,7 @@ func (s Session) Spilled() bool {
 type Peer struct {
 	ID           string
 	Role         string
+	User         string    // who connects, as the tenant knows them; empty: nobody to be sent direct messages
 	WorkerID     string    // for its signaling; empty unless its session is a call
 	ConnectionID string    // its current signaling connection; empty if none
 	ConnectedAt  time.Time // zero unless connected

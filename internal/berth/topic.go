@@ -11,6 +11,9 @@ const (
 	MaxTopicLength = 128
 	// MaxTopicPatterns is the most patterns of one list of a TopicGrant.
 	MaxTopicPatterns = 16
+	// MaxTopicGrant is the most characters of all patterns of a TopicGrant together: it travels in tokens, and those in a
+	// header.
+	MaxTopicGrant = 2048
 	// MaxDirectData is the most bytes of a direct message's data: it travels with its address.
 	MaxDirectData = 60 << 10
 
@@ -34,6 +37,26 @@ type TopicGrant struct {
 	// Publish has the patterns of topics that the peer may publish to. None by default.
 	Publish []string `json:"publish,omitzero"`
 }
+
+// Valid reports whether the grant has patterns only, and no more than it may.
+func (g TopicGrant) Valid() bool {
+	characters := 0
+	for _, list := range [][]string{g.Subscribe, g.Publish} {
+		if len(list) > MaxTopicPatterns {
+			return false
+		}
+		for _, pattern := range list {
+			if !ValidTopicPattern(pattern) {
+				return false
+			}
+			characters += len(pattern)
+		}
+	}
+	return characters <= MaxTopicGrant
+}
+
+// IsZero reports whether the grant is what a peer has of whom nothing was said.
+func (g TopicGrant) IsZero() bool { return g.Subscribe == nil && g.Publish == nil }
 
 // MaySubscribe reports whether the peer may listen to a topic.
 func (g TopicGrant) MaySubscribe(topic string) bool {
