@@ -14,13 +14,17 @@ type peerRow struct {
 	Session      int64
 	PeerID       string
 	Role         string
+	UserID       *string
 	WorkerID     *string
 	ConnectionID *string
 	ConnectedAt  *time.Time
 }
 
 func (r peerRow) peer() berth.Peer {
-	return berth.Peer{ID: r.PeerID, Role: r.Role, WorkerID: deref(r.WorkerID), ConnectionID: deref(r.ConnectionID), ConnectedAt: deref(r.ConnectedAt)}
+	return berth.Peer{
+		ID: r.PeerID, Role: r.Role, User: deref(r.UserID), WorkerID: deref(r.WorkerID),
+		ConnectionID: deref(r.ConnectionID), ConnectedAt: deref(r.ConnectedAt),
+	}
 }
 
 func (s *Store) peers(ctx context.Context, key berth.SessionKey) ([]berth.Peer, error) {
@@ -91,12 +95,12 @@ func (s *Store) connectBatch(ctx context.Context, requests []berth.Connect) ([]v
 func connectArguments(requests []berth.Connect, rejoin time.Duration) []any {
 	n := len(requests)
 	keys, generations, workers, instances := make([]int64, n), make([]int64, n), make([]string, n), make([]int32, n)
-	peers, roles, connections := make([]string, n), make([]string, n), make([]string, n)
+	peers, roles, connections, users := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	for i, r := range requests {
 		keys[i], generations[i], workers[i], instances[i] = int64(r.Key), int64(r.Generation), r.WorkerID, int32(r.Instance)
-		peers[i], roles[i], connections[i] = r.Peer.ID, r.Peer.Role, r.Peer.ConnectionID
+		peers[i], roles[i], connections[i], users[i] = r.Peer.ID, r.Peer.Role, r.Peer.ConnectionID, r.Peer.User
 	}
-	return []any{keys, generations, workers, instances, peers, roles, connections, rejoin.Seconds()}
+	return []any{keys, generations, workers, instances, peers, roles, connections, users, rejoin.Seconds()}
 }
 
 func (r connectRow) verdict(

@@ -288,7 +288,7 @@ $$;
 -- peer makes the session active; a call needs both. again: a peer of a call that was connected to it before.
 create function berth.connect_peers(
     p_keys bigint[], p_generations bigint[], p_workers text[], p_instances int[], p_peers text[], p_roles text[],
-    p_connections text[], p_rejoin_seconds float8)
+    p_connections text[], p_users text[], p_rejoin_seconds float8)
 returns table (ord int, outcome text, again boolean, at timestamptz)
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -329,13 +329,15 @@ begin
                       where s.key = any (v_keys) and s.connect_by is not null and not s.key = any (v_calls));
     update berth.sessions s set state = 'active', connect_by = null, forgotten_at = null
      where s.key = any (v_keys) and (s.connect_by is not null or s.forgotten_at is not null) and not s.key = any (v_calls);
-    insert into berth.peers (session, peer_id, role, connection_id, connected_at, joined_at)
-    select distinct on (r.key, r.peer) r.key, r.peer, r.role, r.connection, v_now, v_now
-      from unnest(p_keys, p_peers, p_roles, p_connections, v_outcome) with ordinality
-           r (key, peer, role, connection, outcome, n)
+    insert into berth.peers (session, peer_id, role, connection_id, connected_at, joined_at, user_tenant, user_id)
+    select distinct on (r.key, r.peer) r.key, r.peer, r.role, r.connection, v_now, v_now,
+           case when r.user_id <> '' then (select s.tenant_id from berth.sessions s where s.key = r.key) end, nullif(r.user_id, '')
+      from unnest(p_keys, p_peers, p_roles, p_connections, p_users, v_outcome) with ordinality
+           r (key, peer, role, connection, user_id, outcome, n)
      where r.outcome = 'connected' order by r.key, r.peer, r.n desc
     on conflict (session, peer_id) do update
        set connection_id = excluded.connection_id, connected_at = excluded.connected_at,
+           user_tenant = excluded.user_tenant, user_id = excluded.user_id,
            forgotten_at = null, joined_at = coalesce(peers.joined_at, excluded.joined_at);
     if v_calls <> '{}' then
         perform berth.settle_calls(v_calls, p_rejoin_seconds);

@@ -1,12 +1,12 @@
 -- name: peer_list
-select session, peer_id, role, worker_id, connection_id, connected_at from berth.peers
+select session, peer_id, role, user_id, worker_id, connection_id, connected_at from berth.peers
  where session = any ($1::bigint[]) order by created_at, peer_id;
 
 
 -- name: peer_connect
 select ord, outcome, again, at
   from berth.connect_peers($1::bigint[], $2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[],
-                             $8::float8);
+                             $8::text[], $9::float8);
 
 -- name: peer_disconnect
 select berth.disconnect_peer($1::bigint, $2::text, $3::text, $4::boolean, $5::float8);
@@ -34,3 +34,6 @@ update berth.peers p set notice = null, lost_connection = null
 
 -- name: call_peer_move
 select berth.move_peer($1::bigint, $2::text, $3::float8);
+
+-- name: user_worker_list
+select worker_id, connections from berth.user_workers($1::text, $2::text);
