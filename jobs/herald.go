@@ -24,7 +24,7 @@ type CallStore interface {
 
 // Publisher appends messages to topics; package backplane provides it.
 type Publisher interface {
-	Publish(ctx context.Context, messages ...backplane.Outgoing) error
+	Publish(ctx context.Context, messages ...backplane.Outgoing) ([]backplane.Published, error)
 }
 
 // herald tells the surviving peers of calls who is gone: at once when a worker is declared lost, before its rows are seen to,
@@ -117,7 +117,7 @@ func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error 
 		}
 		messages[i] = backplane.Outgoing{Topic: berth.CallTopic(n.Key), Data: data}
 	}
-	if err := h.topics.Publish(ctx, messages...); err != nil {
+	if _, err := h.topics.Publish(ctx, messages...); err != nil {
 		return fmt.Errorf("publish notices of calls: %w", err)
 	}
 	h.note(ctx, notices, time.Since(began))

@@ -192,7 +192,8 @@ func (f *fakeTopics) Publish(ctx context.Context, topic string, data []byte) err
 	if err != nil {
 		return err
 	}
-	return f.bus.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
+	_, err := f.bus.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
+	return err
 }
 
 func (f *fakeTopics) fail(err error) {

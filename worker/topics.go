@@ -9,7 +9,7 @@ import (
 
 // Backplane carries messages of topics between processes; package backplane provides it.
 type Backplane interface {
-	Publish(ctx context.Context, messages ...backplane.Outgoing) error
+	Publish(ctx context.Context, messages ...backplane.Outgoing) ([]backplane.Published, error)
 	Subscribe(
 		ctx context.Context, topic string, from *backplane.Position, deliver func(backplane.Message),
 	) (*backplane.Subscription, error)
@@ -39,5 +39,6 @@ func (t topics) Subscribe(ctx context.Context, topic string, deliver func([]byte
 
 // Publish implements signaling.Topics.
 func (t topics) Publish(ctx context.Context, topic string, data []byte) error {
-	return t.bus.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
+	_, err := t.bus.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
+	return err
 }

@@ -79,7 +79,7 @@ func TestTopicsAreApart(t *testing.T) {
 		out := func(topic, text string) backplane.Outgoing {
 			return backplane.Outgoing{Topic: topic, Data: []byte(text)}
 		}
-		if err := w.b.Publish(t.Context(), out("one", "a"), out("two", "b"), out("none", "x"), out("one", "c")); err != nil {
+		if _, err := w.b.Publish(t.Context(), out("one", "a"), out("two", "b"), out("none", "x"), out("one", "c")); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"a", "c"}, texts(one.count(2))); diff != "" {
@@ -130,15 +130,15 @@ func TestUnusableMessagesAreRefused(t *testing.T) {
 			"with a NUL":    {backplane.Outgoing{Topic: "t", Data: []byte{'a', 0}}, backplane.ErrInvalid},
 			"longest topic": {backplane.Outgoing{Topic: strings.Repeat("t", backplane.MaxTopic)}, nil},
 		} {
-			if err := w.a.Publish(t.Context(), tc.out); !errors.Is(err, tc.want) {
+			if _, err := w.a.Publish(t.Context(), tc.out); !errors.Is(err, tc.want) {
 				t.Errorf("%s: %v, want %v", name, err, tc.want)
 			}
 		}
 		many := slices.Repeat([]backplane.Outgoing{{Topic: "t"}}, backplane.MaxMessages+1)
-		if err := w.a.Publish(t.Context(), many...); !errors.Is(err, backplane.ErrTooLarge) {
+		if _, err := w.a.Publish(t.Context(), many...); !errors.Is(err, backplane.ErrTooLarge) {
 			t.Errorf("too many: %v", err)
 		}
-		if err := w.a.Publish(t.Context()); err != nil {
+		if _, err := w.a.Publish(t.Context()); err != nil {
 			t.Errorf("none: %v", err)
 		}
 		if _, err := w.a.Subscribe(t.Context(), "a b", nil, nil); !errors.Is(err, backplane.ErrInvalid) {
@@ -314,7 +314,7 @@ func TestResumingBesideALiveStreamMissesNothing(t *testing.T) {
 		var publishing, resuming sync.WaitGroup
 		publishing.Go(func() {
 			for _, text := range numbers(1, total) {
-				if err := w.a.Publish(t.Context(), backplane.Outgoing{Topic: "t", Data: []byte(text)}); err != nil {
+				if _, err := w.a.Publish(t.Context(), backplane.Outgoing{Topic: "t", Data: []byte(text)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -374,7 +374,7 @@ func TestClosedRefuses(t *testing.T) {
 		s := spyOn(t, w.b, "t", nil)
 		w.b.Close()
 		w.b.Close()
-		if err := w.b.Publish(t.Context(), backplane.Outgoing{Topic: "t"}); !errors.Is(err, backplane.ErrClosed) {
+		if _, err := w.b.Publish(t.Context(), backplane.Outgoing{Topic: "t"}); !errors.Is(err, backplane.ErrClosed) {
 			t.Errorf("publish: %v", err)
 		}
 		if _, err := w.b.Subscribe(t.Context(), "t", nil, s.deliver); !errors.Is(err, backplane.ErrClosed) {

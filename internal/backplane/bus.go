@@ -129,14 +129,14 @@ func (b *Bus) Close() {
 }
 
 // Publish appends messages to their topics, in this order, all or none, and has the processes told that are interested. It
-// returns when that is committed. Its errors are ErrInvalid and ErrTooLarge, of the first message that is either,
+// returns when that is committed, and says of each message, in this order, where it is and who was told. Its errors are ErrInvalid and ErrTooLarge, of the first message that is either,
 // ErrUnavailable, ErrClosed, and ctx's; after ErrUnavailable and ctx's the outcome may be unknown.
 //
 // What one goroutine publishes keeps its order. Each call is part of one batch; what is called while one is in flight
 // waits for the next.
-func (b *Bus) Publish(ctx context.Context, messages ...Outgoing) error {
+func (b *Bus) Publish(ctx context.Context, messages ...Outgoing) ([]Published, error) {
 	if err := checkAll(messages); err != nil {
-		return err
+		return nil, err
 	}
 	return b.publisher.do(ctx, messages)
 }

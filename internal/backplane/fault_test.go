@@ -79,7 +79,7 @@ func writing(t *testing.T, p plane, topic string) (stop func() int) {
 			}
 			count++
 			out := backplane.Outgoing{Topic: topic, Data: fmt.Append(nil, count)}
-			if err := p.Publish(t.Context(), out); err != nil {
+			if _, err := p.Publish(t.Context(), out); err != nil {
 				t.Errorf("publish: %v", err)
 				return
 			}
@@ -238,7 +238,8 @@ func TestCrashOfTheDatabaseIsAReset(t *testing.T) {
 		t.Errorf("given%s", brief(got))
 	}
 	testkit.Eventually(t, patience, func() error { // stale connections of the pool fail once each
-		return bus.Publish(t.Context(), backplane.Outgoing{Topic: "t", Data: []byte("after")})
+		_, err := bus.Publish(t.Context(), backplane.Outgoing{Topic: "t", Data: []byte("after")})
+		return err
 	})
 	dense(t, s.last("after")[4:], 1)
 }
@@ -256,7 +257,7 @@ func TestDatabaseAwayIsUnavailable(t *testing.T) {
 		c.DirectURL = pool.Config().ConnString()
 	})
 	for what, err := range map[string]error{
-		"publish":   bus.Publish(t.Context(), backplane.Outgoing{Topic: "t"}),
+		"publish":   func() error { _, err := bus.Publish(t.Context(), backplane.Outgoing{Topic: "t"}); return err }(),
 		"subscribe": func() error { _, err := bus.Subscribe(t.Context(), "t", nil, nil); return err }(),
 	} {
 		if !errors.Is(err, backplane.ErrUnavailable) || strings.Contains(err.Error(), "hidden") {
@@ -286,7 +287,7 @@ func TestOverflowIsReadFromTheLog(t *testing.T) {
 		for i := range out {
 			out[i] = backplane.Outgoing{Topic: fmt.Sprint(n), Data: []byte(body)}
 		}
-		if err := writer.Publish(t.Context(), out...); err != nil {
+		if _, err := writer.Publish(t.Context(), out...); err != nil {
 			t.Fatal(err)
 		}
 	}

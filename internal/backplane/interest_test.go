@@ -209,7 +209,8 @@ func TestPublishThatWaitedForASubscriptionTellsIt(t *testing.T) {
 	}
 	published := make(chan error, 1)
 	go func() {
-		published <- bus.Publish(t.Context(), backplane.Outgoing{Topic: "late", Data: []byte("1")})
+		_, err := bus.Publish(t.Context(), backplane.Outgoing{Topic: "late", Data: []byte("1")})
+		published <- err
 	}()
 	waiting(t, db, "publish")
 	if err := tx.Commit(t.Context()); err != nil {

@@ -60,18 +60,26 @@ func (m *Memory) topic(name string) *memoryTopic {
 }
 
 // Publish is that of Bus. Subscribers have been given the messages when it returns, unless another call is delivering.
-func (m *Memory) Publish(_ context.Context, messages ...Outgoing) error {
+func (m *Memory) Publish(_ context.Context, messages ...Outgoing) ([]Published, error) {
 	if err := checkAll(messages); err != nil {
-		return err
+		return nil, err
 	}
+	published, err := m.enqueue(messages)
+	if err == nil {
+		m.deliver()
+	}
+	return published, err
+}
+
+// enqueue appends messages to their topics, and to what is to be delivered.
+func (m *Memory) enqueue(messages []Outgoing) (published []Published, err error) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.closed {
-		m.mu.Unlock()
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	if len(m.queue)+len(messages) > maxQueued {
-		m.mu.Unlock()
-		return fmt.Errorf("%w: %d messages wait already", ErrUnavailable, maxQueued)
+		return nil, fmt.Errorf("%w: %d messages wait already", ErrUnavailable, maxQueued)
 	}
 	for _, out := range messages {
 		t := m.topic(out.Topic)
@@ -79,10 +87,9 @@ func (m *Memory) Publish(_ context.Context, messages ...Outgoing) error {
 		message := Message{Topic: out.Topic, Position: t.at, Data: body(out.Data)}
 		t.log = append(t.log[max(0, len(t.log)-Kept+1):], message)
 		m.queue = append(m.queue, delivery{to: t.subs, m: message})
+		published = append(published, Published{Position: t.at, Processes: min(1, len(t.subs))})
 	}
-	m.mu.Unlock()
-	m.deliver()
-	return nil
+	return published, nil
 }
 
 // body is data that is not nil, which would be a notice.

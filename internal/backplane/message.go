@@ -89,6 +89,15 @@ type Position struct {
 	Offset int64
 }
 
+// Published says what became of a message.
+type Published struct {
+	// Position is that of the message.
+	Position Position
+	// Processes is how many processes with subscribers of the topic were told of it, this one included. Dead ones do not
+	// count, as far as is known. Of a Memory: one or none.
+	Processes int
+}
+
 // Message is what a subscriber is given: a message of the topic, or a notice that some cannot be had.
 type Message struct {
 	Topic string

@@ -18,6 +18,7 @@ const (
 // that had no use for them.
 type metrics struct {
 	published prometheus.Counter
+	unheard   prometheus.Counter
 	received  prometheus.Counter
 	delivered prometheus.Counter
 	resyncs   *prometheus.CounterVec
@@ -30,6 +31,9 @@ func newMetrics(reg prometheus.Registerer, inbox func() int) (*metrics, error) {
 	m := &metrics{
 		published: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_backplane_published_total", Help: "Messages published by this process.",
+		}),
+		unheard: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_backplane_unheard_total", Help: "Messages published by this process that no process had a subscriber for.",
 		}),
 		received: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_backplane_received_total", Help: "Messages that notifications told this process of.",
@@ -55,8 +59,18 @@ func newMetrics(reg prometheus.Registerer, inbox func() int) (*metrics, error) {
 		return m, nil
 	}
 	var failed error
-	for _, c := range []prometheus.Collector{m.published, m.received, m.delivered, m.resyncs, m.queued, m.inbox} {
+	for _, c := range []prometheus.Collector{m.published, m.unheard, m.received, m.delivered, m.resyncs, m.queued, m.inbox} {
 		failed = errors.Join(failed, reg.Register(c))
 	}
 	return m, failed
+}
+
+// count adds what was published.
+func (m *metrics) count(published []Published) {
+	m.published.Add(float64(len(published)))
+	for _, p := range published {
+		if p.Processes == 0 {
+			m.unheard.Inc()
+		}
+	}
 }

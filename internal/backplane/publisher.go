@@ -20,14 +20,20 @@ const (
 type post struct {
 	messages []Outgoing
 	bytes    int
-	answer   chan error  // holds one
-	left     atomic.Bool // whoever called has gone: not to be published if it is not in flight yet
+	answer   chan outcome // holds one
+	left     atomic.Bool  // whoever called has gone: not to be published if it is not in flight yet
+}
+
+// outcome is what became of a post.
+type outcome struct {
+	published []Published
+	err       error
 }
 
 // publisher gathers what is to be published into batches. It waits for no company: what comes while a batch is in flight
 // is the next. One is in flight, so the messages of this process keep their order.
 type publisher struct {
-	publish func(context.Context, []Outgoing) error
+	publish func(context.Context, []Outgoing) ([]Published, error)
 	metrics *metrics
 	arrived signal
 
@@ -38,28 +44,28 @@ type publisher struct {
 	open   bool
 }
 
-func newPublisher(publish func(context.Context, []Outgoing) error, m *metrics) *publisher {
+func newPublisher(publish func(context.Context, []Outgoing) ([]Published, error), m *metrics) *publisher {
 	return &publisher{publish: publish, metrics: m, arrived: make(signal, 1)}
 }
 
 // do publishes messages with the next batch, and waits until that is done or ctx is.
-func (p *publisher) do(ctx context.Context, messages []Outgoing) error {
+func (p *publisher) do(ctx context.Context, messages []Outgoing) ([]Published, error) {
 	if len(messages) == 0 {
-		return nil
+		return nil, nil
 	}
-	item := &post{messages: messages, answer: make(chan error, 1)}
+	item := &post{messages: messages, answer: make(chan outcome, 1)}
 	for _, m := range messages {
 		item.bytes += len(m.Data)
 	}
 	if err := p.add(item); err != nil {
-		return err
+		return nil, err
 	}
 	select {
-	case err := <-item.answer:
-		return err
+	case done := <-item.answer:
+		return done.published, done.err
 	case <-ctx.Done():
 		item.left.Store(true)
-		return fmt.Errorf("publish: outcome unknown: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("publish: outcome unknown: %w", context.Cause(ctx))
 	}
 }
 
@@ -93,7 +99,7 @@ func (p *publisher) close() {
 	defer p.mu.Unlock()
 	p.open = false
 	for _, item := range p.posts {
-		item.answer <- ErrClosed
+		item.answer <- outcome{err: ErrClosed}
 	}
 	p.posts, p.queued, p.bytes = nil, 0, 0
 	p.metrics.queued.Set(0)
@@ -145,17 +151,21 @@ func (p *publisher) flight(ctx context.Context, batch []*post) {
 	for _, item := range batch {
 		messages = append(messages, item.messages...)
 	}
-	err := p.publish(ctx, messages)
+	published, err := p.publish(ctx, messages)
 	if err != nil && len(batch) > 1 && !errors.Is(err, ErrUnavailable) {
 		for _, item := range batch {
 			p.flight(ctx, []*post{item})
 		}
 		return
 	}
-	if err == nil {
-		p.metrics.published.Add(float64(len(messages)))
-	}
+	p.metrics.count(published)
 	for _, item := range batch {
-		item.answer <- err
+		if err != nil {
+			item.answer <- outcome{err: err}
+			continue
+		}
+		n := len(item.messages)
+		item.answer <- outcome{published: published[:n:n]}
+		published = published[n:]
 	}
 }

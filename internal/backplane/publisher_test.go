@@ -12,13 +12,15 @@ import (
 )
 
 // publishing runs a publisher on a stub of the database, until the test ends.
-func publishing(t *testing.T, publish func(context.Context, []Outgoing) error) *publisher {
+func publishing(t *testing.T, publish func([]Outgoing) error) *publisher {
 	t.Helper()
 	m, err := newMetrics(nil, func() int { return 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPublisher(publish, m)
+	p := newPublisher(func(_ context.Context, messages []Outgoing) ([]Published, error) {
+		return make([]Published, len(messages)), publish(messages)
+	}, m)
 	p.start()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -36,7 +38,7 @@ func TestWhatComesWhileABatchIsInFlightIsTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var batches [][]string
-		p := publishing(t, func(_ context.Context, messages []Outgoing) error {
+		p := publishing(t, func(messages []Outgoing) error {
 			var topics []string
 			for _, m := range messages {
 				topics = append(topics, m.Topic)
@@ -48,7 +50,7 @@ func TestWhatComesWhileABatchIsInFlightIsTheNext(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 1000 {
 			calls.Go(func() {
-				if err := p.do(t.Context(), []Outgoing{{Topic: strconv.Itoa(i)}}); err != nil {
+				if _, err := p.do(t.Context(), []Outgoing{{Topic: strconv.Itoa(i)}}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -75,25 +77,25 @@ func TestFullQueueRefusesAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := publishing(t, func(context.Context, []Outgoing) error { <-release; return nil })
+		p := publishing(t, func([]Outgoing) error { <-release; return nil })
 		var calls sync.WaitGroup
 		many := make([]Outgoing, MaxMessages)
 		for range 1 + maxQueued/MaxMessages {
 			calls.Go(func() {
-				if err := p.do(t.Context(), many); err != nil {
+				if _, err := p.do(t.Context(), many); err != nil {
 					t.Error(err)
 				}
 			})
 			synctest.Wait()
 		}
-		if err := p.do(t.Context(), many[:1]); !errors.Is(err, ErrUnavailable) {
+		if _, err := p.do(t.Context(), many[:1]); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("beyond the bound: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		close(release)
 		calls.Wait()
-		if err := p.do(ctx, nil); err != nil {
+		if _, err := p.do(ctx, nil); err != nil {
 			t.Errorf("nothing to publish: %v", err)
 		}
 	})
@@ -104,7 +106,7 @@ func TestBadPostFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := errors.New("bad data")
 		gate := make(chan struct{})
-		p := publishing(t, func(_ context.Context, messages []Outgoing) error {
+		p := publishing(t, func(messages []Outgoing) error {
 			<-gate
 			if slices.ContainsFunc(messages, func(m Outgoing) bool { return m.Topic == "3" }) {
 				return bad
@@ -114,7 +116,7 @@ func TestBadPostFailsAlone(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 6 {
 			calls.Go(func() {
-				err := p.do(t.Context(), []Outgoing{{Topic: fmt.Sprint(i)}})
+				_, err := p.do(t.Context(), []Outgoing{{Topic: fmt.Sprint(i)}})
 				if errors.Is(err, bad) != (i == 3) {
 					t.Errorf("%d: %v", i, err)
 				}
@@ -130,11 +132,11 @@ func TestClosedPublisherAnswersWhoWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := publishing(t, func(context.Context, []Outgoing) error { <-release; return nil })
+		p := publishing(t, func([]Outgoing) error { <-release; return nil })
 		var calls sync.WaitGroup
 		answers := make([]error, 3)
 		for i := range answers {
-			calls.Go(func() { answers[i] = p.do(t.Context(), []Outgoing{{Topic: "t"}}) })
+			calls.Go(func() { _, answers[i] = p.do(t.Context(), []Outgoing{{Topic: "t"}}) })
 			synctest.Wait()
 		}
 		p.close()
@@ -143,7 +145,7 @@ func TestClosedPublisherAnswersWhoWaits(t *testing.T) {
 		if answers[0] != nil || !errors.Is(answers[1], ErrClosed) || !errors.Is(answers[2], ErrClosed) {
 			t.Errorf("in flight, waiting, waiting: %v", answers)
 		}
-		if err := p.do(t.Context(), []Outgoing{{Topic: "t"}}); !errors.Is(err, ErrClosed) {
+		if _, err := p.do(t.Context(), []Outgoing{{Topic: "t"}}); !errors.Is(err, ErrClosed) {
 			t.Errorf("afterwards: %v", err)
 		}
 	})

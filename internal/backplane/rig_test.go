@@ -20,7 +20,7 @@ const patience = 30 * time.Second
 
 // plane is what both implementations offer.
 type plane interface {
-	Publish(ctx context.Context, messages ...backplane.Outgoing) error
+	Publish(ctx context.Context, messages ...backplane.Outgoing) ([]backplane.Published, error)
 	Subscribe(
 		ctx context.Context, topic string, from *backplane.Position, deliver func(backplane.Message),
 	) (*backplane.Subscription, error)
@@ -147,7 +147,7 @@ func texts(got []backplane.Message) []string {
 func say(t *testing.T, p plane, topic string, said ...string) {
 	t.Helper()
 	for _, text := range said {
-		if err := p.Publish(t.Context(), backplane.Outgoing{Topic: topic, Data: []byte(text)}); err != nil {
+		if _, err := p.Publish(t.Context(), backplane.Outgoing{Topic: topic, Data: []byte(text)}); err != nil {
 			t.Fatalf("publish to %s: %v", topic, err)
 		}
 	}
@@ -161,7 +161,7 @@ func sayMany(t *testing.T, p plane, topic string, from, to int) {
 		for _, text := range numbers {
 			out = append(out, backplane.Outgoing{Topic: topic, Data: []byte(text)})
 		}
-		if err := p.Publish(t.Context(), out...); err != nil {
+		if _, err := p.Publish(t.Context(), out...); err != nil {
 			t.Fatalf("publish to %s: %v", topic, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // The statements. What they call is in migrations/code/backplane.sql.
 const (
-	publishStatement     = `select berth.publish($1::text[], $2::text[])`
+	publishStatement     = `select epochs, offsets, processes from berth.publish($1::text[], $2::text[])`
 	subscribeStatement   = `select topic, epoch::text, last from berth.subscribe_topics($1::bigint, $2::text[])`
 	unsubscribeStatement = `select berth.unsubscribe_topics($1::bigint, $2::text[])`
 	readStatement        = `select topic, epoch::text, first, last, "offset", data
@@ -35,15 +35,24 @@ type store struct {
 	process int64
 }
 
-func (s store) publish(ctx context.Context, messages []Outgoing) error {
+func (s store) publish(ctx context.Context, messages []Outgoing) ([]Published, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	topics, data := make([]string, len(messages)), make([]string, len(messages))
 	for i, m := range messages {
 		topics[i], data[i] = m.Topic, string(m.Data)
 	}
-	_, err := s.pool.Exec(ctx, publishStatement, topics, data)
-	return fault("publish", err)
+	var epochs []string
+	var offsets []int64
+	var processes []int
+	if err := s.pool.QueryRow(ctx, publishStatement, topics, data).Scan(&epochs, &offsets, &processes); err != nil {
+		return nil, fault("publish", err)
+	}
+	published := make([]Published, len(messages))
+	for i := range published {
+		published[i] = Published{Position: Position{Epoch: epochs[i], Offset: offsets[i]}, Processes: processes[i]}
+	}
+	return published, nil
 }
 
 // subscribe makes the process interested in topics, and returns their positions.

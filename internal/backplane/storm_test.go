@@ -70,7 +70,7 @@ func TestParallelPublishersLeaveNoGapAndKeepTheirOrder(t *testing.T) {
 					counts[topic]++
 					mu.Unlock()
 				}
-				if err := bus.Publish(t.Context(), out...); err != nil {
+				if _, err := bus.Publish(t.Context(), out...); err != nil {
 					t.Error(err)
 				}
 				if random.IntN(20) == 0 {

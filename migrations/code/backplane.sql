@@ -25,8 +25,12 @@ $$;
 -- snapshot is newer: a subscription either was committed before, and is seen, or waits for the lock, and then begins after
 -- these messages. Statements and not one, also because a function's statements each have a snapshot.
 --
+-- It returns, in the order of the messages, the epoch and offset of each, and how many processes were told of it: those whose
+-- listener is there. Another who asks for a dead one's lock in the same moment makes it pass for living.
+--
 -- Plans: as in docs/adr/0011, rows of tables are found by their whole key, one by one. Joins are of arrays only, and hashed.
-create function berth.publish(p_topics text[], p_data text[]) returns void
+create function berth.publish(
+    p_topics text[], p_data text[], out epochs text[], out offsets bigint[], out processes int[])
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -38,7 +42,6 @@ declare
     c_payload constant int := 7900; -- Postgres refuses 8000 bytes
     c_kept    constant int := 256;  -- messages of a topic; see read_topics
     c_stride  constant int := 64;   -- the log is trimmed when as many came
-    v_offsets bigint[];
     v_entries text[];
     v_span    bigint; -- what begins in as many bytes goes together: with the longest entry at its end, it fits
     v_full    record;
@@ -55,40 +58,47 @@ begin
                count(*) over (partition by m.topic) as n
           from unnest(p_topics, p_data) with ordinality as m (topic, data, ord)
     ), placed as (
-        select m.ord, m.topic, m.data, t.next - m.n + m.nth - 1 as nr, right(t.epoch::text, 12) as tag
+        select m.ord, m.topic, m.data, t.next - m.n + m.nth - 1 as nr, t.epoch::text as epoch, right(t.epoch::text, 12) as tag
           from numbered m
           join taken t on t.topic = m.topic
     )
-    select array_agg(p.nr order by p.ord), array_agg(p.entry order by p.ord), c_payload - max(octet_length(p.entry))
-      into v_offsets, v_entries, v_span
-      from (select p.ord, p.nr,
+    select array_agg(p.epoch order by p.ord), array_agg(p.nr order by p.ord), array_agg(p.entry order by p.ord),
+           c_payload - max(octet_length(p.entry))
+      into epochs, offsets, v_entries, v_span
+      from (select p.ord, p.epoch, p.nr,
                    case when octet_length(p.data) <= c_inline
                         then format(e'%s %s %s %s\n%s', p.topic, p.tag, p.nr, octet_length(p.data), p.data)
                         else format(e'%s %s %s -\n', p.topic, p.tag, p.nr) end as entry
               from placed p) p;
 
     insert into berth.topic_log (topic, "offset", data)
-    select m.topic, m.nr, m.data from unnest(p_topics, v_offsets, p_data) as m (topic, nr, data);
+    select m.topic, m.nr, m.data from unnest(p_topics, offsets, p_data) as m (topic, nr, data);
 
-    perform pg_notify(berth.backplane_channel(p.process), p.payload) from (
-        with held as materialized (
-            select m.ord, m.entry, i.process
-              from unnest(p_topics, v_entries) with ordinality as m (topic, entry, ord)
-             cross join lateral (select i.process from berth.topic_interest i where i.topic = m.topic offset 0) i
-        ), gone as materialized (
-            select p.process from (select distinct h.process from held h) p where berth.nobody_listens(p.process)
-        )
-        select h.process, h.packet, string_agg(h.entry, '' order by h.ord) as payload
-          from (select h.process, h.ord, h.entry,
-                       (sum(octet_length(h.entry)) over (partition by h.process order by h.ord)
-                        - octet_length(h.entry)) / v_span as packet
-                  from held h
-                 where not exists (select from gone g where g.process = h.process)) h
-         group by h.process, h.packet
-         order by h.process, h.packet offset 0) p;
+    with held as materialized (
+        select m.ord, m.entry, i.process
+          from unnest(p_topics, v_entries) with ordinality as m (topic, entry, ord)
+         cross join lateral (select i.process from berth.topic_interest i where i.topic = m.topic offset 0) i
+    ), gone as materialized (
+        select p.process from (select distinct h.process from held h) p where berth.nobody_listens(p.process)
+    ), live as materialized (
+        select h.ord, h.entry, h.process from held h where not exists (select from gone g where g.process = h.process)
+    ), told as materialized (
+        select pg_notify(berth.backplane_channel(p.process), p.payload) from (
+            select l.process, l.packet, string_agg(l.entry, '' order by l.ord) as payload
+              from (select l.process, l.ord, l.entry,
+                           (sum(octet_length(l.entry)) over (partition by l.process order by l.ord)
+                            - octet_length(l.entry)) / v_span as packet
+                      from live l) l
+             group by l.process, l.packet
+             order by l.process, l.packet offset 0) p
+    )
+    select array_agg(coalesce(l.n, 0) order by m.ord) into processes
+      from unnest(p_topics) with ordinality as m (topic, ord)
+      left join (select l.ord, count(*)::int as n from live l group by l.ord) l on l.ord = m.ord
+     where (select count(*) from told) >= 0; -- which tells them
 
     for v_full in
-        select m.topic, max(m.nr) as last from unnest(p_topics, v_offsets) as m (topic, nr) group by m.topic
+        select m.topic, max(m.nr) as last from unnest(p_topics, offsets) as m (topic, nr) group by m.topic
         having max(m.nr) / c_stride > (min(m.nr) - 1) / c_stride
     loop
         delete from berth.topic_log l where l.topic = v_full.topic and l.offset <= v_full.last - c_kept;
