@@ -35,6 +35,7 @@ const (
 	reasonNotReady      = "the worker is not ready"
 	reasonUnavailable   = "the database did not answer"
 	reasonSlow          = "too slow: frames wait too long or take too much memory"
+	reasonTooMany       = "too many frames: keep to the rate"
 	reasonSilent        = "nothing heard: answer ping with pong"
 	reasonBinary        = "binary message: send JSON in text frames"
 	reasonNotUTF8       = "text frame is not UTF-8"

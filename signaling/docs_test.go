@@ -19,7 +19,7 @@ func TestDocumentationNamesTheWholeProtocol(t *testing.T) {
 	words := []string{
 		Protocol, typeWelcome, typeOffer, typeAnswer, typeCandidate, typePeerConnected, typePeerDisconnected, typeMoved,
 		typeError, typePing, typePong, typeBye, codeInvalidFrame, codeUnknownType, MediaBadSDP, MediaBadCandidate,
-		MediaNoOffer, MediaGlare, MediaFailed,
+		MediaNoOffer, MediaGlare, MediaFailed, codeRateLimited,
 	}
 	for _, word := range words {
 		if !strings.Contains(string(page), "`"+word+"`") {
@@ -41,7 +41,7 @@ func TestCloseReasonsFitTheirFrame(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{
 		reasonBye, reasonReplaced, reasonMoved, reasonStale, reasonInDoubt, reasonNotReady, reasonUnavailable, reasonSlow,
-		reasonSilent, reasonBinary, reasonNotUTF8, reasonProtocol, reasonTooBig, reasonNotJSON, reasonTooManyErrors,
+		reasonTooMany, reasonSilent, reasonBinary, reasonNotUTF8, reasonProtocol, reasonTooBig, reasonNotJSON, reasonTooManyErrors,
 		reasonNoProtocol, reasonNoToken, reasonToken, reasonOtherSession, reasonMedia, retryReason(1 << 60),
 		endedReason("rejoin_timeout"),
 	} {

@@ -21,6 +21,9 @@ func (p *peer) handle(ctx context.Context, text bool, message []byte) {
 		return
 	}
 	req, err := parse(message)
+	if !p.paced(req) {
+		return
+	}
 	var wrong *frameError
 	switch {
 	case errors.As(err, &wrong):

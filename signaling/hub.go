@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
 	"github.com/berthdev/berth/internal/berth"
 )
@@ -26,6 +26,13 @@ type Config struct {
 
 	UpgradeRate  float64 // upgrades per second of this process; default 2000
 	UpgradeBurst int     // upgrades at once; default a quarter of UpgradeRate, at least 1
+
+	UpgradeRatePerAddress float64        // upgrades per second of one address, twice as many at once; zero: no limit
+	TrustedProxies        []netip.Prefix // whose X-Forwarded-For is believed; none by default
+	MaxConnections        int            // upgraded at one time; zero: no limit
+	FrameRate             float64        // frames per second of one client; default 50
+	FrameBurst            int            // frames of one client at once; default 200
+	Compression           bool           // of frames, for clients that offer it
 
 	PingInterval   time.Duration // between application pings; default 10s
 	PongTimeout    time.Duration // without any frame from the client; default 2.5 PingInterval
@@ -48,6 +55,8 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.UpgradeRate = cmp.Or(c.UpgradeRate, 2000)
 	c.UpgradeBurst = cmp.Or(c.UpgradeBurst, max(1, int(c.UpgradeRate/4)))
+	c.FrameRate = cmp.Or(c.FrameRate, 50)
+	c.FrameBurst = cmp.Or(c.FrameBurst, 200)
 	c.PingInterval = cmp.Or(c.PingInterval, 10*time.Second)
 	c.PongTimeout = cmp.Or(c.PongTimeout, c.PingInterval*5/2)
 	c.JoinTimeout = cmp.Or(c.JoinTimeout, c.PingInterval*3/2)
@@ -102,7 +111,7 @@ func (a Admission) open() bool { return a >= AdmitOwned }
 type Hub struct {
 	config  Config
 	deps    Deps
-	limiter *rate.Limiter
+	door    *door
 	metrics *metrics
 	settler *settler
 	joins   gates
@@ -131,7 +140,7 @@ func New(config Config, deps Deps) (*Hub, error) {
 	h := &Hub{
 		config:   config,
 		deps:     deps,
-		limiter:  rate.NewLimiter(rate.Limit(config.UpgradeRate), config.UpgradeBurst),
+		door:     newDoor(config, m),
 		metrics:  m,
 		sessions: map[berth.SessionKey]*session{},
 		joining:  map[berth.Held]int{},

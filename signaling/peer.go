@@ -11,7 +11,7 @@ import (
 // maxErrors is how many wrong frames a connection may send before it is closed: a client that does not learn.
 const maxErrors = 32
 
-// peer is one joined connection. Its reader goroutine owns media and errors.
+// peer is one joined connection. Its reader goroutine owns media, errors and tokens.
 type peer struct {
 	hub     *Hub
 	session *session
@@ -20,6 +20,7 @@ type peer struct {
 
 	media  MediaPeer // nil before the first offer, answer or candidate
 	errors int
+	tokens bucket // for its frames
 	bye    bool
 
 	mu        sync.Mutex

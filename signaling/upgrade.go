@@ -3,17 +3,12 @@ package signaling
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
 
 	"github.com/berthdev/berth/internal/berth"
 )
-
-// retryAfterSeconds is the window over which refused callers are spread.
-const retryAfterSeconds = 8
 
 const tokenPrefix = "token."
 
@@ -39,36 +34,31 @@ func readHandshake(r *http.Request) handshake {
 	return hs
 }
 
-// ServeHTTP serves GET /rtc. It refuses by status what costs least to refuse (rate, origin, draining) and leaves the
-// rest to close frames, because a browser's script cannot see a status.
+// ServeHTTP serves GET /rtc. It refuses by status what costs least to refuse (rate, origin, draining, too many) and
+// leaves the rest to close frames, because a browser's script cannot see a status.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.limiter.Allow() {
-		h.refuse(w, "rate", http.StatusServiceUnavailable, "too many connections at once")
+	if !h.door.paced(w, r) {
 		return
 	}
 	if !originAllowed(r, h.config.AllowedOrigins, h.config.AllowLoopback) {
-		h.refuse(w, "origin", http.StatusForbidden, "this page's origin is not in BERTH_ALLOWED_ORIGINS")
+		h.door.refuse(w, "origin", http.StatusForbidden, "this page's origin is not in BERTH_ALLOWED_ORIGINS\n")
 		return
 	}
 	hs := readHandshake(r)
 	if !h.servesHere(r.Context(), hs) {
-		h.refuse(w, "draining", http.StatusServiceUnavailable, "draining, and the session is not placed here")
+		h.door.refuse(w, "draining", http.StatusServiceUnavailable, "draining, and the session is not placed here\n")
+		return
+	}
+	if !h.door.enter(w) {
 		return
 	}
 	socket, err := accept(w, r)
 	if err != nil {
+		h.door.leave()
 		h.metrics.refused("handshake") // accept has answered
 		return
 	}
 	h.start(context.WithoutCancel(r.Context()), socket, hs)
-}
-
-func (h *Hub) refuse(w http.ResponseWriter, reason string, status int, text string) {
-	h.metrics.refused(reason)
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(retryAfterSeconds)))
-	}
-	http.Error(w, text, status)
 }
 
 // servesHere is false while the worker drains and nothing shows that the session is placed here: the hub does not
@@ -104,6 +94,7 @@ func (h *Hub) start(ctx context.Context, wire wire, hs handshake) {
 	h.mu.Lock()
 	if h.stopped {
 		h.mu.Unlock()
+		h.door.leave()
 		wire.Cut() // too late for a close frame: nobody waits for this connection any more
 		return
 	}
@@ -135,6 +126,7 @@ func (h *Hub) forget(s *sender) {
 	defer h.mu.Unlock()
 	h.open[s]()
 	delete(h.open, s)
+	h.door.leave()
 }
 
 // contain ends one connection whose service panicked, and no other: what a client sends must not end a process that

@@ -118,6 +118,9 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	if err != nil {
 		return err
 	}
+	if _, err := openFiles(ctx, 0, logger, registry); err != nil {
+		return err
+	}
 	httpMetrics, err := telemetry.NewHTTPMetrics(registry)
 	if err != nil {
 		return err

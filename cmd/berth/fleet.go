@@ -68,6 +68,7 @@ func (m *member) environment(inherited []string, databaseURL, apiURL, level stri
 		"BERTH_DEV=true",
 		"BERTH_LOG_FORMAT=text",
 		"BERTH_DRAIN_DEADLINE=1s",
+		"BERTH_UPGRADE_RATE_PER_ADDRESS=0/s", // everybody is 127.0.0.1 here, load tests too
 		"BERTH_SIGNALING_LISTEN="+port(m.signaling),
 		"BERTH_SIGNALING_URL="+m.signalingURL(),
 		"BERTH_CONTROL_LISTEN="+port(m.control),

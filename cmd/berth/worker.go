@@ -93,6 +93,10 @@ func (p *workerProcess) start(ctx, background context.Context, settings config.W
 	if err != nil {
 		return err
 	}
+	most, err := openFiles(ctx, settings.Limits.MaxConnections, logger, registry)
+	if err != nil {
+		return err
+	}
 	p.engine, err = media.New(media.Config{
 		Listen: settings.Media.Listen, Announce: settings.Media.Announce.String(),
 	}, logger.With("worker_id", settings.Identity.WorkerID), registry)
@@ -115,7 +119,7 @@ func (p *workerProcess) start(ctx, background context.Context, settings config.W
 	if deps.ControlListener, err = listen(ctx, "BERTH_CONTROL_LISTEN", settings.Control.Listen); err != nil {
 		return errors.Join(err, deps.SignalingListener.Close())
 	}
-	p.worker, err = worker.New(workerConfig(settings, deps), deps)
+	p.worker, err = worker.New(workerConfig(settings, deps, most), deps)
 	if err != nil {
 		return errors.Join(err, deps.SignalingListener.Close(), deps.ControlListener.Close())
 	}
@@ -148,7 +152,8 @@ func workerStoreConfig(settings config.Worker) postgres.Config {
 	}
 }
 
-func workerConfig(settings config.Worker, deps worker.Deps) worker.Config {
+// workerConfig: most is how many connections the worker may have.
+func workerConfig(settings config.Worker, deps worker.Deps, most int) worker.Config {
 	return worker.Config{
 		WorkerID:      settings.Identity.WorkerID,
 		Region:        cmp.Or(settings.Region.Name, defaultRegion),
@@ -168,6 +173,13 @@ func workerConfig(settings config.Worker, deps worker.Deps) worker.Config {
 			AllowLoopback:  settings.Dev.Enabled,
 			UpgradeRate:    float64(settings.Signaling.UpgradeRate),
 			PingInterval:   settings.Signaling.PingInterval,
+			Compression:    settings.Signaling.Compression == "on",
+
+			UpgradeRatePerAddress: float64(settings.Limits.UpgradeRatePerAddress),
+			TrustedProxies:        config.Prefixes(settings.Limits.TrustedProxies),
+			MaxConnections:        most,
+			FrameRate:             float64(settings.Limits.FrameRate),
+			FrameBurst:            settings.Limits.FrameBurst,
 		},
 	}
 }

@@ -27,6 +27,7 @@ func layers() []layer {
 		{".", nil, "the root only embeds openapi.yaml, which must lie there"},
 		{"internal/berth", nil, "the domain knows no technology and nobody above it"},
 		{"internal/telemetry", []string{"internal/berth"}, "logs and metrics are used by all, so they use only the domain"},
+		{"internal/openfile", nil, "a limit of the process, of which it knows nothing else"},
 		{"internal/config", []string{"internal/berth"}, "settings are values; cmd hands them to whom they concern"},
 		{"internal/auth", support(), "keys and tokens are verified by workers too, so they depend on no server"},
 		{"internal/backplane", support(), "topics carry anybody's messages and know none of their senders"},

@@ -114,6 +114,17 @@ type Signaling struct {
 	URL          string        `env:"BERTH_SIGNALING_URL" kind:"ws_url" fallback:"ws://, the listening address and /rtc"`
 	UpgradeRate  Rate          `env:"BERTH_UPGRADE_RATE" default:"2000/s" min:"1/s" max:"1000000/s"`
 	PingInterval time.Duration `env:"BERTH_PING_INTERVAL" default:"10s" min:"1s" max:"5m"`
+	Compression  string        `env:"BERTH_COMPRESSION" default:"off" oneof:"off on"`
+}
+
+// Limits bound what one client, or many, can take of a worker's signaling. TrustedProxies are addresses and CIDR
+// prefixes; see [Prefixes].
+type Limits struct {
+	UpgradeRatePerAddress Rate     `env:"BERTH_UPGRADE_RATE_PER_ADDRESS" default:"100/s" min:"0/s" max:"1000000/s"`
+	TrustedProxies        []string `env:"BERTH_TRUSTED_PROXIES" kind:"network"`
+	MaxConnections        int      `env:"BERTH_MAX_CONNECTIONS" default:"0" min:"0" max:"10000000"`
+	FrameRate             Rate     `env:"BERTH_FRAME_RATE" default:"50/s" min:"1/s" max:"100000/s"`
+	FrameBurst            int      `env:"BERTH_FRAME_BURST" default:"200" min:"10" max:"1000000"`
 }
 
 // Control is the worker's internal listener, which the API asks whether the worker lives.

@@ -35,6 +35,7 @@ const (
 	kindLabel       kind = "label"
 	kindSecret      kind = "secret"
 	kindDirectory   kind = "directory"
+	kindNetwork     kind = "network"
 )
 
 var (
@@ -68,6 +69,8 @@ func (v variable) want() string {
 	switch k := v.kind(); k {
 	case kindInt:
 		return "a whole number from " + v.tag.Get("min") + " to " + v.tag.Get("max") + ", in digits without sign or leading zero"
+	case kindRate:
+		return "a whole number per second from " + v.tag.Get("min") + " to " + v.tag.Get("max") + ", such as " + v.tag.Get("default")
 	case kindDuration:
 		return "a duration with a unit, such as " + v.tag.Get("default") + ", from " + v.tag.Get("min") + " to " + v.tag.Get("max") + v.inSteps()
 	default:
@@ -92,7 +95,6 @@ func (k kind) want() string {
 	return map[kind]string{
 		kindText:        "a text",
 		kindBool:        "true or false",
-		kindRate:        "a whole number per second from 1 to " + strconv.Itoa(maxRate) + ", such as 2000/s",
 		kindAnnounce:    "an IP address of one host, or one with a port, such as 203.0.113.7 or 203.0.113.7:3478",
 		kindAddress:     "a host and port, such as 127.0.0.1:8080, or :8080 for all addresses",
 		kindHTTPURL:     "an http:// or https:// URL without user, query or trailing slash",
@@ -106,6 +108,7 @@ func (k kind) want() string {
 		kindLabel:       "a label such as gpu=a10: a name and a value, each a letter or digit, then up to 62 letters, digits or . _ / - (in a value also ~ or +)",
 		kindSecret:      "a secret without white space",
 		kindDirectory:   "an absolute path of a directory, such as /usr/lib/postgresql/17/bin",
+		kindNetwork:     "an IP address or CIDR prefix, such as 10.0.0.0/8 or 2001:db8::/32",
 	}[k]
 }
 
@@ -132,6 +135,9 @@ func (k kind) accepts(item string) bool {
 		return isLabel(item)
 	case kindDirectory:
 		return filepath.IsAbs(item)
+	case kindNetwork:
+		_, ok := parseNetwork(item)
+		return ok
 	case kindSecret, kindTURNSecrets:
 		return !strings.ContainsAny(item, " \t\r\n")
 	default:

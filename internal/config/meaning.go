@@ -45,7 +45,19 @@ func meaning(name string) string {
 		"BERTH_SIGNALING_LISTEN": "Listening address for clients: `/rtc`, and health checks of balancers.",
 		"BERTH_SIGNALING_URL":    "URL under which clients reach `/rtc` on that listener.",
 		"BERTH_UPGRADE_RATE":     "Most WebSocket upgrades that one process accepts; above it clients get 503 and Retry-After.",
-		"BERTH_PING_INTERVAL":    "How often the server pings each client. Keep it under the idle timeout of every proxy between.",
+		"BERTH_UPGRADE_RATE_PER_ADDRESS": "Most WebSocket upgrades from one address, with twice as many at once; above it clients get 429 and Retry-After. " +
+			"An address is one of IPv4, or a /64 of IPv6. Offices and mobile networks share one among many people. `0/s`: no limit, as for load " +
+			"tests, which come from one address.",
+		"BERTH_TRUSTED_PROXIES": "Proxies whose X-Forwarded-For is believed. The client is the right-most address in it that is none of these. Empty: " +
+			"the header is ignored, and all clients behind a proxy count as one address.",
+		"BERTH_MAX_CONNECTIONS": "Most connections of one process; above it clients get 503 and Retry-After. `0`: as many as the limit of open files " +
+			"leaves room for. A start that finds the limit of open files below this, or below 10000, logs a warning.",
+		"BERTH_FRAME_RATE": "Frames that one client may send, in the long run. Those above it are answered with `rate_limited`; a client that goes on is " +
+			"closed with 1013.",
+		"BERTH_FRAME_BURST": "Frames that one client may send at once, as many candidates of one offer are.",
+		"BERTH_COMPRESSION": "Whether frames may be compressed, for clients that offer it (permessage-deflate without context takeover). It saves bytes of " +
+			"large frames and costs about 10 KiB for each connection and CPU for each frame.",
+		"BERTH_PING_INTERVAL": "How often the server pings each client. Keep it under the idle timeout of every proxy between.",
 
 		"BERTH_CONTROL_LISTEN": "Listening address for the API: liveness by instance, and nudges. Not for the public.",
 		"BERTH_CONTROL_URL":    "URL under which API processes reach that listener.",

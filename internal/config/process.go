@@ -23,6 +23,7 @@ type Worker struct {
 	Pool      Pool
 	Identity  Identity
 	Signaling Signaling
+	Limits    Limits
 	Control   Control
 	Media     Media
 	Edge      Edge

@@ -86,6 +86,26 @@ func TestNumbersAreDecimalAndInRange(t *testing.T) {
 		_, err := config.Load[config.Worker](workerEnv("BERTH_WORKER_SLOTS=" + value))
 		wantProblems(t, err, "BERTH_WORKER_SLOTS")
 	}
+	_, err := config.Load[config.Worker](workerEnv("BERTH_UPGRADE_RATE=0/s", "BERTH_FRAME_RATE=100001/s", "BERTH_UPGRADE_RATE_PER_ADDRESS=0/s"))
+	wantProblems(t, err, "BERTH_UPGRADE_RATE", "BERTH_FRAME_RATE")
+}
+
+func TestNetworksAreAddressesOrExactPrefixes(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"10.1.2.3/8", "10.0.0.0/33", "proxy.example.com", "fe80::1%eth0", "10.0.0.0:80", "::ffff:10.0.0.0/104", "2001:db8::1/32"} {
+		_, err := config.Load[config.Worker](workerEnv("BERTH_TRUSTED_PROXIES=" + value))
+		wantProblems(t, err, "BERTH_TRUSTED_PROXIES")
+	}
+	settings, err := config.Load[config.Worker](workerEnv("BERTH_TRUSTED_PROXIES=10.0.0.0/8, ::1,::ffff:192.0.2.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"10.0.0.0/8", "::1/128", "192.0.2.1/32"}
+	for i, prefix := range config.Prefixes(settings.Limits.TrustedProxies) {
+		if prefix.String() != want[i] {
+			t.Errorf("got %s, want %s", prefix, want[i])
+		}
+	}
 }
 
 func TestMalformedValuesAreRefused(t *testing.T) {
@@ -94,7 +114,7 @@ func TestMalformedValuesAreRefused(t *testing.T) {
 		"BERTH_LOG_LEVEL":        {"INFO", "verbose", "info+2", "0"},
 		"BERTH_LOG_FORMAT":       {"xml", "JSON"},
 		"BERTH_DEV":              {"1", "yes", "True", "t"},
-		"BERTH_UPGRADE_RATE":     {"2000", "2000/m", "0/s", "-1/s", "010/s", "/s", "1.5/s", "9999999999/s"},
+		"BERTH_UPGRADE_RATE":     {"2000", "2000/m", "-1/s", "010/s", "/s", "1.5/s", "9999999999/s"},
 		"BERTH_MEDIA_ANNOUNCE":   {"worker.example.com", "203.0.113.7:0", "203.0.113.7:99999", "0.0.0.0", "fe80::1%eth0", "224.0.0.1"},
 		"BERTH_TURN_URLS":        {"turn:a,,turn:b", ","},
 		"BERTH_ALLOWED_ORIGINS":  {"https://a,,https://b"},
@@ -169,7 +189,7 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 		"BERTH_WORKER_SLOT":         "did you mean BERTH_WORKER_SLOTS?",
 		"BERTH_DATABASEURL":         "did you mean BERTH_DATABASE_URL?",
 		"berth_listen":              "did you mean BERTH_LISTEN?",
-		"BERTH_TRUSTED_PROXIES":     "docs/configuration.md",
+		"BERTH_TRUSTED_PROXY":       "did you mean BERTH_TRUSTED_PROXIES?",
 		"BERTH_LISTEN_FILE":         "only secrets are read from files: set BERTH_LISTEN",
 		"BERTH_QUITE_ANOTHER_THING": "docs/configuration.md",
 		"BERTH_":                    "docs/configuration.md",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"strconv"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ func TestEveryTagIsUsable(t *testing.T) {
 			switch e.kind() {
 			case kindInt:
 				requireTag(t, e.name, key, isSet || key == "step", func() error { _, err := strconv.Atoi(orZero(text)); return err })
+			case kindRate:
+				requireTag(t, e.name, key, isSet || key == "step", func() error { return new(Rate).UnmarshalText([]byte(cmp.Or(text, "0/s"))) })
 			case kindDuration:
 				requireTag(t, e.name, key, isSet || key == "step", func() error { _, err := time.ParseDuration(orZero(text)); return err })
 			}

@@ -102,7 +102,7 @@ func checkRange(v variable, p *problems) {
 	case int:
 		inRange = value >= number(v, "min") && value <= number(v, "max")
 	case Rate:
-		inRange = value >= 1 && value <= maxRate
+		inRange = value >= perSecond(v, "min") && value <= perSecond(v, "max")
 	case time.Duration:
 		inRange = value >= duration(v, "min") && value <= duration(v, "max") && isStep(value, duration(v, "step"))
 	}
@@ -116,6 +116,12 @@ func isStep(value, step time.Duration) bool { return step == 0 || value%step == 
 func number(v variable, key string) int {
 	n, _ := strconv.Atoi(v.tag.Get(key)) // a test proves that every tag parses
 	return n
+}
+
+func perSecond(v variable, key string) Rate {
+	var r Rate
+	_ = r.UnmarshalText([]byte(v.tag.Get(key))) // as above
+	return r
 }
 
 func duration(v variable, key string) time.Duration {

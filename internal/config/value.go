@@ -13,14 +13,14 @@ const maxRate = 1_000_000
 // Rate is a whole number of events per second, written "2000/s".
 type Rate int
 
-// UnmarshalText reads "N/s" with 1 <= N <= 1,000,000.
+// UnmarshalText reads "N/s" with 0 <= N <= 1,000,000.
 func (r *Rate) UnmarshalText(text []byte) error {
 	number, ok := strings.CutSuffix(string(text), "/s")
 	if !ok || !isDecimal(number) {
 		return errors.New("not a rate")
 	}
 	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 || n > maxRate {
+	if err != nil || n > maxRate {
 		return errors.New("rate out of range")
 	}
 	*r = Rate(n)
@@ -82,6 +82,27 @@ func LabelMap(labels []string) map[string]string {
 		values[name] = value
 	}
 	return values
+}
+
+// Prefixes returns networks as prefixes; one address is a prefix of its whole length. They must have been validated.
+func Prefixes(networks []string) []netip.Prefix {
+	prefixes := make([]netip.Prefix, 0, len(networks))
+	for _, network := range networks {
+		if prefix, ok := parseNetwork(network); ok {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+// parseNetwork reads an address or a CIDR prefix. Bits behind the prefix are refused: 10.1.2.3/8 is a slip of the hand.
+func parseNetwork(text string) (netip.Prefix, bool) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), addr.Zone() == ""
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix, err == nil && prefix == prefix.Masked() && !prefix.Addr().Is4In6()
 }
 
 // isDecimal accepts what people mean by a whole number: 0, or digits without a leading zero.

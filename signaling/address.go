@@ -1,0 +1,102 @@
+package signaling
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxAddresses bounds how many addresses one generation of an addressLimit remembers.
+const maxAddresses = 1 << 15
+
+// clientAddress is whom a request counts for: the right-most address on its way that is no trusted proxy. What is left
+// of that in X-Forwarded-For was written by the client, or by proxies that nobody vouches for. IPv6 counts by /64, since
+// one host has that many. Without an address the result is invalid, which is one client too.
+func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
+	remote, _ := netip.ParseAddrPort(r.RemoteAddr)
+	address := remote.Addr().Unmap()
+	hops := r.Header["X-Forwarded-For"]
+	for i := len(hops) - 1; i >= 0; i-- {
+		for list, more := hops[i], true; more; {
+			if !isTrusted(address, trusted) {
+				return network(address)
+			}
+			var hop string
+			list, hop, more = cutLast(list)
+			next, ok := parseHop(hop)
+			if !ok {
+				return network(address) // "unknown", or nonsense: its writer answers for it
+			}
+			address = next
+		}
+	}
+	return network(address)
+}
+
+func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
+	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// cutLast splits the last item off a list.
+func cutLast(list string) (before, last string, found bool) {
+	i := strings.LastIndexByte(list, ',')
+	if i < 0 {
+		return "", list, false
+	}
+	return list[:i], list[i+1:], true
+}
+
+// parseHop reads one item of X-Forwarded-For, which some proxies write with a port.
+func parseHop(text string) (netip.Addr, bool) {
+	text = strings.TrimSpace(text)
+	if address, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return address.Unmap().WithZone(""), true
+	}
+	both, err := netip.ParseAddrPort(text)
+	return both.Addr().Unmap().WithZone(""), err == nil
+}
+
+// network is what one client is taken to hold: an address of IPv4, a /64 of IPv6.
+func network(address netip.Addr) netip.Addr {
+	if !address.Is6() {
+		return address
+	}
+	prefix, _ := address.WithZone("").Prefix(64) // 64 bits are no error for IPv6
+	return prefix.Addr()
+}
+
+// addressLimit is a token bucket for each address. Its memory is bounded: when a generation is full, the one before is
+// forgotten, so that an address which nobody saw for that long starts with a full bucket again.
+type addressLimit struct {
+	pace pace
+
+	mu            sync.Mutex
+	recent, older map[netip.Addr]bucket
+}
+
+func newAddressLimit(p pace) *addressLimit {
+	return &addressLimit{pace: p, recent: map[netip.Addr]bucket{}}
+}
+
+// allow takes a token of the address, if it has one.
+func (l *addressLimit) allow(address netip.Addr, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, known := l.recent[address]
+	if !known {
+		b = l.older[address]
+		if len(l.recent) >= maxAddresses {
+			l.recent, l.older = map[netip.Addr]bucket{}, l.recent
+		}
+	}
+	b = l.pace.refill(b, now)
+	allowed := b.tokens >= 1
+	if allowed {
+		b.tokens--
+	}
+	l.recent[address] = b
+	return allowed
+}
