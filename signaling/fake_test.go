@@ -192,7 +192,7 @@ func (f *fakeTopics) Publish(ctx context.Context, topic string, data []byte) err
 	if err != nil {
 		return err
 	}
-	_, err := f.bus.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
+	_, err = f.bus.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
 	return err
 }
 
