@@ -60,3 +60,63 @@ func TestMessagesThatNobodyHearsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+func TestEverySubscriptionBeginsWithItsOpening(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(w world) {
+		t := w.t
+		say(t, w.a, "t", "1", "2")
+		plain := spyOn(t, w.b, "t", nil)
+		at := plain.sub.Position()
+		want := backplane.Message{Topic: "t", Position: at, Opening: true}
+		if diff := cmp.Diff(want, plain.opening); diff != "" || at.Offset != 2 || !plain.opening.Notice() {
+			t.Errorf("at %+v: %s", at, diff)
+		}
+		from := backplane.Position{Epoch: at.Epoch, Offset: 1}
+		resumed := spyOn(t, w.b, "t", &from)
+		want = backplane.Message{Topic: "t", Position: from, Opening: true, Recovery: backplane.Recovery{Outcome: backplane.Complete}}
+		if diff := cmp.Diff(want, resumed.all()[0]); diff != "" {
+			t.Error(diff)
+		}
+		w.forget()
+		say(t, w.a, "t", "new")
+		for _, s := range []*spy{plain, resumed} {
+			got := s.last("new")
+			if reset := got[len(got)-2]; reset.Recovery.Outcome != backplane.Reset || reset.Opening {
+				t.Errorf("a later notice: %+v", reset)
+			}
+		}
+	})
+}
+
+// What comes while the opening is delivered comes after it, however much it is.
+func TestOpeningIsBeforeWhatIsPublishedMeanwhile(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(w world) {
+		t := w.t
+		const many = 1500 // more than is held, and than is kept
+		s := &spy{t: t, changed: make(chan struct{})}
+		var err error
+		s.sub, err = w.b.Subscribe(t.Context(), "t", nil, func(m backplane.Message) {
+			s.deliver(m)
+			if m.Opening {
+				sayMany(t, w.a, "t", 1, many)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := s.last("1500")
+		next := int64(1)
+		for _, m := range got {
+			if m.Recovery.Outcome == backplane.Partial && m.Recovery.Missing.From == next {
+				next = m.Position.Offset + 1
+				continue
+			}
+			if m.Notice() || m.Position.Offset != next {
+				t.Fatalf("given %+v where %d is next", m, next)
+			}
+			next++
+		}
+	})
+}

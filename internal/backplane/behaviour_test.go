@@ -202,6 +202,9 @@ func TestDeliveryMayUnsubscribe(t *testing.T) {
 		subscribed := make(chan struct{})
 		var sub *backplane.Subscription
 		sub, err := w.b.Subscribe(t.Context(), "t", nil, func(m backplane.Message) {
+			if m.Opening {
+				return
+			}
 			<-subscribed
 			once <- m
 			sub.Unsubscribe()

@@ -144,10 +144,10 @@ func (b *Bus) Publish(ctx context.Context, messages ...Outgoing) ([]Published, e
 // Subscribe calls deliver with each later message of a topic, in order and one at a time, until Unsubscribe or Close.
 // deliver must only enqueue: while it runs, other subscribers wait.
 //
-// With a position, deliver first gets a notice: what became of the wish to go on from there, and from where it goes on
-// instead; see Outcome. Then come the messages that are kept after it, and then those that are published later. That replay
-// is on the caller's goroutine and ends before Subscribe returns, so meanwhile deliver may wait for its reader. A reset
-// begins with what is published later. from nil: no notice, and what is published later.
+// First of all deliver gets the opening: a notice that says where the subscription begins. With a position, it also says
+// what became of the wish to go on from there; see Outcome. Then come the messages that are kept after it, and then those that
+// are published later. The opening and that replay are on the caller's goroutine and end before Subscribe returns, so
+// meanwhile deliver may wait for its reader. A reset begins with what is published later, as from nil does.
 //
 // At any time a notice may say that messages cannot be had: Partial, or Reset, after which the new epoch comes from its
 // beginning. Its errors are ErrInvalid, ErrPooled, ErrUnavailable, ErrClosed and ctx's.
@@ -165,14 +165,11 @@ func (b *Bus) Subscribe(
 		return nil, err
 	}
 	sub := &Subscription{
-		topic: topic, deliver: deliver, holding: from != nil,
+		topic: topic, deliver: deliver, holding: true,
 		leave: func(sub *Subscription) { b.streams.leave(s, sub) },
 	}
 	b.streams.attach(s, sub)
-	if from == nil {
-		return sub, nil
-	}
-	if err := sub.replay(*from, func(after int64) (page, error) { return b.page(ctx, topic, after) }); err != nil {
+	if err := sub.begin(from, func(after int64) (page, error) { return b.page(ctx, topic, after) }); err != nil {
 		sub.Unsubscribe()
 		return nil, err
 	}

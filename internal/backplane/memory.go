@@ -129,7 +129,7 @@ func (m *Memory) Subscribe(
 	if err := checkTopic(topic); err != nil {
 		return nil, err
 	}
-	sub := &Subscription{topic: topic, deliver: deliver, leave: m.remove, holding: from != nil}
+	sub := &Subscription{topic: topic, deliver: deliver, leave: m.remove, holding: true}
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -139,10 +139,7 @@ func (m *Memory) Subscribe(
 	sub.at, sub.start = t.at, t.at
 	t.subs = append(slices.Clip(t.subs), sub)
 	m.mu.Unlock()
-	if from == nil {
-		return sub, nil
-	}
-	err := sub.replay(*from, func(after int64) (page, error) { return m.read(topic, after), nil })
+	err := sub.begin(from, func(after int64) (page, error) { return m.read(topic, after), nil })
 	return sub, err
 }
 

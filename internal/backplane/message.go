@@ -98,19 +98,21 @@ type Published struct {
 	Processes int
 }
 
-// Message is what a subscriber is given: a message of the topic, or a notice that some cannot be had.
+// Message is what a subscriber is given: a message of the topic, or a notice: where it begins, or that some cannot be had.
 type Message struct {
 	Topic string
 	// Position is that of the message. Of a notice: the one from which it goes on.
 	Position Position
 	// Data is that of the message, not to be changed: other subscribers have it too. Of a notice: nil.
 	Data []byte
-	// Recovery has an outcome in notices only.
+	// Opening marks the notice that comes before all else. Its Position is where the subscription begins.
+	Opening bool
+	// Recovery has an outcome in notices only, and none in the opening of a subscription that named no position.
 	Recovery Recovery
 }
 
 // Notice says whether this is a notice, and no message.
-func (m Message) Notice() bool { return m.Recovery.Outcome != "" }
+func (m Message) Notice() bool { return m.Opening || m.Recovery.Outcome != "" }
 
 // Outcome is what became of the wish to go on from a position.
 type Outcome string

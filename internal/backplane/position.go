@@ -59,8 +59,8 @@ func (p *Position) follow(topic string, read page) (given []Message, behind bool
 	return given, p.Offset < read.last
 }
 
-// resume answers a subscriber that wants to go on from a position, by the first page read after it. It returns the notice,
-// whose position is the one to go on from.
+// resume answers a subscriber that wants to go on from a position, by the first page read after it. The answer's position
+// is the one to go on from.
 func (p Position) resume(topic string, read page) Message {
 	switch {
 	case read.epoch != p.Epoch || p.Offset > read.last:

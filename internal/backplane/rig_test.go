@@ -55,13 +55,20 @@ type spy struct {
 	sub *backplane.Subscription
 
 	mu      sync.Mutex // guards the rest
-	got     []backplane.Message
-	changed chan struct{} // closed and replaced at each delivery
+	opening backplane.Message
+	got     []backplane.Message // with the opening if it answers a position
+	changed chan struct{}       // closed and replaced at each delivery
 }
 
 func (s *spy) deliver(m backplane.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if m.Opening {
+		s.opening = m
+	}
+	if m.Opening && m.Recovery.Outcome == "" {
+		return
+	}
 	s.got = append(s.got, m)
 	close(s.changed)
 	s.changed = make(chan struct{})

@@ -120,6 +120,9 @@ func flap(t *testing.T, p plane, n int) {
 	}
 	defer sub.Unsubscribe()
 	at := sub.Position()
+	if opening := <-got; !opening.Opening || opening.Position != at {
+		t.Errorf("opened with %+v at %+v", opening, at)
+	}
 	for range n {
 		select {
 		case m := <-got:

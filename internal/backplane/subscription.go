@@ -91,44 +91,61 @@ func (s *Subscription) take() (news []Message, live, lost bool) {
 	return news, false, false
 }
 
-// replay delivers what follows the position from, read page by page, and then what the stream brought meanwhile, on the
-// caller's goroutine. The subscription is holding. read returns the page after an offset.
+// begin delivers the opening; with a position what follows it, read page by page; and then what the stream brought meanwhile,
+// on the caller's goroutine. The subscription is holding. read returns the page after an offset.
+func (s *Subscription) begin(from *Position, read func(after int64) (page, error)) error {
+	if from == nil {
+		s.deliver(Message{Topic: s.topic, Position: s.start, Opening: true})
+	} else if err := s.replay(*from, read); err != nil {
+		return err
+	}
+	for !s.catchUp() {
+		at := s.position()
+		got, err := read(at.Offset)
+		if err != nil {
+			return err
+		}
+		if err := s.history(at, got, read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replay delivers the opening of a subscription that goes on from a position, and what is kept after it.
 func (s *Subscription) replay(from Position, read func(after int64) (page, error)) error {
 	got, err := read(from.Offset)
 	if err != nil {
 		return err
 	}
 	opening := from.resume(s.topic, got)
+	opening.Opening = true
 	s.start, s.recovery = opening.Position, opening.Recovery
-	at := opening.Position
 	s.deliver(opening)
-	for {
-		if err := s.history(&at, got, read); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		s.at = at
-		s.mu.Unlock()
-		if live := s.catchUp(); live {
-			return nil
-		}
-		s.mu.Lock()
-		at = s.at
-		s.mu.Unlock()
-		if got, err = read(at.Offset); err != nil {
-			return err
-		}
-	}
+	return s.history(opening.Position, got, read)
 }
 
-// history delivers what was read and all that follows it.
-func (s *Subscription) history(at *Position, got page, read func(after int64) (page, error)) (err error) {
+func (s *Subscription) position() Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+func (s *Subscription) move(at Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = at
+}
+
+// history delivers what was read after a position and all that follows it, and moves the subscription there.
+func (s *Subscription) history(at Position, got page, read func(after int64) (page, error)) (err error) {
 	for {
 		given, behind := at.follow(s.topic, got)
 		for _, m := range given {
 			s.deliver(m)
 		}
 		if !behind {
+			s.move(at)
 			return nil
 		}
 		if got, err = read(at.Offset); err != nil {
@@ -137,7 +154,7 @@ func (s *Subscription) history(at *Position, got page, read func(after int64) (p
 	}
 }
 
-// catchUp delivers what was held until the subscription is live. It is not when history must be read again.
+// catchUp delivers what was held until the subscription is live. It is not, when history must be read again.
 func (s *Subscription) catchUp() (live bool) {
 	for {
 		news, live, lost := s.take()

@@ -22,7 +22,7 @@ func TestReplayMissesNothingOfAStreamOfAnySize(t *testing.T) {
 			}
 		}
 		bursts := 2
-		err := sub.replay(Position{Epoch: "one"}, func(after int64) (page, error) {
+		err := sub.begin(&Position{Epoch: "one"}, func(after int64) (page, error) {
 			p := page{epoch: h.epoch, first: 1, last: h.last}
 			for offset := after + 1; offset <= h.last && offset <= after+500; offset++ {
 				p.messages = append(p.messages, h.message(offset))
@@ -51,7 +51,7 @@ func TestReplayThatFailsSaysWhy(t *testing.T) {
 	away := errors.New("away")
 	reads := 0
 	sub := &Subscription{topic: "t", holding: true, deliver: func(Message) {}}
-	err := sub.replay(Position{Epoch: "one"}, func(int64) (page, error) {
+	err := sub.begin(&Position{Epoch: "one"}, func(int64) (page, error) {
 		reads++
 		if reads > 1 {
 			return page{}, away
