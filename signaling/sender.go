@@ -7,7 +7,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// wire is one WebSocket connection as the hub sees it. Write and Close are called one at a time.
+// wire is one WebSocket connection as the hub sees it. Write, Ping and Close are called one at a time.
 type wire interface {
 	// Write sends one text frame. It blocks until the kernel has taken it.
 	Write(frame []byte) error
@@ -15,7 +15,7 @@ type wire interface {
 	// Read returns the next message. After an error there is nothing more to read.
 	Read() (text bool, message []byte, err error)
 
-	// Ping sends a protocol ping and returns when it was answered, or after a few seconds.
+	// Ping sends a protocol ping. Nothing follows from a missing pong: the application's decides.
 	Ping()
 
 	// Close sends a close frame and waits a few seconds for the client's. The connection is gone when it returns.
@@ -175,6 +175,9 @@ func (s *sender) flush() {
 			close(s.gone)
 			return
 		}
+		if next.ping {
+			s.wire.Ping()
+		}
 		s.wrote(next)
 	}
 }
@@ -207,9 +210,6 @@ func (s *sender) wrote(q queued) {
 	if len(s.queue) > 0 {
 		s.queue[0] = queued{}
 		s.queue = s.queue[1:]
-	}
-	if q.ping && !s.ended && s.closing == nil {
-		s.spawn(s.wire.Ping)
 	}
 }
 

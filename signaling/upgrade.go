@@ -100,13 +100,18 @@ func (h *Hub) start(ctx context.Context, wire wire, hs handshake) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	h.open[s] = cancel
-	h.tasks.Go(func() { h.serve(ctx, s, hs) })
+	h.tasks.Go(func() { h.admit(ctx, s, hs) })
 	h.mu.Unlock()
 }
 
-// serve runs one connection from the upgrade until it is gone.
-func (h *Hub) serve(ctx context.Context, s *sender, hs handshake) {
-	defer h.forget(s)
+// admit joins a connection and has it served in another goroutine, since a join needs a deep stack that would stay.
+func (h *Hub) admit(ctx context.Context, s *sender, hs handshake) {
+	var joined *peer
+	defer func() {
+		if joined == nil {
+			h.forget(s)
+		}
+	}()
 	defer h.contain(ctx, s)
 	p, refused := h.join(ctx, s, hs)
 	if refused != nil {
@@ -116,6 +121,14 @@ func (h *Hub) serve(ctx context.Context, s *sender, hs handshake) {
 		s.close(refused.code, refused.reason) // the closing handshake reads what the client still sends
 		return
 	}
+	joined = p
+	h.tasks.Go(func() { h.serve(ctx, p) })
+}
+
+// serve runs a joined connection until it is gone.
+func (h *Hub) serve(ctx context.Context, p *peer) {
+	defer h.forget(p.sender)
+	defer h.contain(ctx, p.sender)
 	p.run(ctx)
 }
 

@@ -1,36 +1,28 @@
 package signaling
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/coder/websocket"
 )
 
-// pingTimeout is how long a protocol ping waits for its pong. Nothing follows from a missing one: the application
-// pong decides.
-const pingTimeout = 5 * time.Second
-
 // socket is the wire of a real connection. Its context carries values only: an expired context makes
 // coder/websocket drop the connection without a close frame, so time limits are kept by the sender, which cuts.
 type socket struct {
-	ws    *websocket.Conn
-	raw   net.Conn
-	read  func() (websocket.MessageType, []byte, error)
-	write func(frame []byte) error
-	ping  func()
+	ws     *websocket.Conn
+	stream *stream
+	read   func() (websocket.MessageType, []byte, error)
 }
 
 // accept upgrades the request. The caller has checked the origin; tokens among the offered subprotocols are never
 // echoed, since only berth.v1 is on offer.
 func accept(w http.ResponseWriter, r *http.Request) (*socket, error) {
-	tap := &hijackTap{ResponseWriter: w}
-	ws, err := websocket.Accept(tap, r, &websocket.AcceptOptions{
+	taken := &hijacker{ResponseWriter: w}
+	ws, err := websocket.Accept(taken, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{Protocol},
 		InsecureSkipVerify: true, // because originAllowed decided already, on the whole origin and an exact list
 	})
@@ -40,15 +32,9 @@ func accept(w http.ResponseWriter, r *http.Request) (*socket, error) {
 	ws.SetReadLimit(MaxMessageBytes)
 	ctx := context.WithoutCancel(r.Context())
 	return &socket{
-		ws:    ws,
-		raw:   tap.conn,
-		read:  func() (websocket.MessageType, []byte, error) { return ws.Read(ctx) },
-		write: func(frame []byte) error { return ws.Write(ctx, websocket.MessageText, frame) },
-		ping: func() {
-			ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-			defer cancel()
-			_ = ws.Ping(ctx) // because the wait for the pong is only there to keep one goroutine per ping
-		},
+		ws:     ws,
+		stream: taken.stream,
+		read:   func() (websocket.MessageType, []byte, error) { return ws.Read(ctx) },
 	}, nil
 }
 
@@ -59,10 +45,10 @@ func (s *socket) Read() (text bool, message []byte, err error) {
 }
 
 // Write implements wire.
-func (s *socket) Write(frame []byte) error { return s.write(frame) }
+func (s *socket) Write(frame []byte) error { return s.stream.writeText(frame) }
 
 // Ping implements wire.
-func (s *socket) Ping() { s.ping() }
+func (s *socket) Ping() { _ = s.stream.ping() } // because the next write meets the same error
 
 // Close implements wire. The error of a closing handshake is of no use: the connection is gone either way.
 func (s *socket) Close(code websocket.StatusCode, reason string) {
@@ -72,20 +58,7 @@ func (s *socket) Close(code websocket.StatusCode, reason string) {
 
 // Cut implements wire. It closes the TCP connection itself, because websocket.Conn.CloseNow waits for a Close that is
 // under way.
-func (s *socket) Cut() { _ = s.raw.Close() }
-
-// hijackTap remembers the connection that a ResponseWriter gives away.
-type hijackTap struct {
-	http.ResponseWriter
-	conn net.Conn
-}
-
-// Hijack implements http.Hijacker.
-func (t *hijackTap) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
-	t.conn = conn
-	return conn, rw, err
-}
+func (s *socket) Cut() { _ = s.stream.Close() }
 
 // violation is the close code for a read error that the client caused by a broken message, or zero when the
 // connection is simply gone.
