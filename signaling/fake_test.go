@@ -178,7 +178,11 @@ type fakeTopics struct {
 }
 
 func (f *fakeTopics) Subscribe(ctx context.Context, topic string, deliver func([]byte)) (func(), error) {
-	sub, err := f.bus.Subscribe(ctx, topic, nil, func(m backplane.Message) { deliver(m.Data) })
+	sub, err := f.bus.Subscribe(ctx, topic, nil, func(m backplane.Message) {
+		if !m.Notice() {
+			deliver(m.Data)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Linger is for how long interest in a topic outlives its last subscriber. Zero: 2 s.
 	Linger time.Duration
+	// CountInterval is how often the database is told at most of topics whose members changed in number. Zero: 1 s.
+	CountInterval time.Duration
 	// ProbeInterval is how often the listener is asked for a sign of life, and closed if there is nothing to listen for. Zero: 5 s.
 	ProbeInterval time.Duration
 	// ProbeTimeout is how long that may take. Zero: 4 s.
@@ -53,6 +55,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Process = cmp.Or(c.Process, 1+rand.Int64N(1<<62))
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Linger = cmp.Or(c.Linger, 2*time.Second)
+	c.CountInterval = cmp.Or(c.CountInterval, time.Second)
 	c.ProbeInterval = cmp.Or(c.ProbeInterval, 5*time.Second)
 	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 4*time.Second)
 	return c, nil
@@ -107,7 +110,7 @@ func (b *Bus) Start(ctx context.Context) error {
 	}
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	b.publisher.start()
-	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.tidy} {
+	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.tidy, b.count} {
 		b.running.Go(func() { part(ctx) })
 	}
 	return nil

@@ -143,6 +143,23 @@ func (m *Memory) Subscribe(
 	return sub, err
 }
 
+// Presence is that of Bus. Its own is the only process.
+func (m *Memory) Presence(_ context.Context, topic string) (Presence, error) {
+	if err := checkTopic(topic); err != nil {
+		return Presence{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return Presence{}, ErrClosed
+	}
+	t := m.topics[topic]
+	if t == nil {
+		return Presence{}, nil
+	}
+	return Presence{Position: t.at, Members: len(t.subs), Processes: min(1, len(t.subs))}, nil
+}
+
 // read returns all that a topic keeps after an offset.
 func (m *Memory) read(topic string, after int64) page {
 	m.mu.Lock()

@@ -15,12 +15,7 @@ const (
 // pause waits before the next try. Processes that lost the same database do not come back at the same moment.
 func pause(ctx context.Context, tries int) {
 	most := min(firstPause<<min(tries, 10), longestPause)
-	timer := time.NewTimer(most/2 + rand.N(most/2))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	sleep(ctx, most/2+rand.N(most/2))
 }
 
 // read registers and reads streams, those that came meanwhile in the next round.
@@ -52,13 +47,14 @@ func (b *Bus) read(ctx context.Context) {
 // round does the tasks by one statement of each kind. Interest is committed before its topic is read.
 func (b *Bus) round(ctx context.Context, tasks []task) error {
 	var names []string
+	var members []int
 	for _, t := range tasks {
 		if t.register {
-			names = append(names, t.s.name)
+			names, members = append(names, t.s.name), append(members, t.members)
 		}
 	}
 	if len(names) > 0 {
-		positions, err := b.store.subscribe(ctx, names)
+		positions, err := b.store.subscribe(ctx, names, members)
 		if err != nil {
 			return err
 		}

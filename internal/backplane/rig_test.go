@@ -24,6 +24,7 @@ type plane interface {
 	Subscribe(
 		ctx context.Context, topic string, from *backplane.Position, deliver func(backplane.Message),
 	) (*backplane.Subscription, error)
+	Presence(ctx context.Context, topic string) (backplane.Presence, error)
 	Close()
 }
 
@@ -33,7 +34,8 @@ func startBus(t *testing.T, db *testkit.DB, change func(*backplane.Config)) (*ba
 	registry := prometheus.NewPedanticRegistry()
 	config := backplane.Config{
 		Pool: db.Pool, DirectURL: db.SocketURL, Logger: testkit.Logger(t), Registerer: registry,
-		Linger: 50 * time.Millisecond, ProbeInterval: 250 * time.Millisecond, ProbeTimeout: 2 * time.Second,
+		Linger: 50 * time.Millisecond, CountInterval: 20 * time.Millisecond,
+		ProbeInterval: 250 * time.Millisecond, ProbeTimeout: 2 * time.Second,
 	}
 	if change != nil {
 		change(&config)

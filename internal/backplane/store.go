@@ -14,8 +14,10 @@ import (
 // The statements. What they call is in migrations/code/backplane.sql.
 const (
 	publishStatement     = `select epochs, offsets, processes from berth.publish($1::text[], $2::text[])`
-	subscribeStatement   = `select topic, epoch::text, last from berth.subscribe_topics($1::bigint, $2::text[])`
+	subscribeStatement   = `select topic, epoch::text, last from berth.subscribe_topics($1::bigint, $2::text[], $3::int[])`
 	unsubscribeStatement = `select berth.unsubscribe_topics($1::bigint, $2::text[])`
+	countStatement       = `select berth.count_members($1::bigint, $2::text[], $3::int[])`
+	presenceStatement    = `select coalesce(epoch, ''), coalesce(last, 0), members, processes from berth.topic_presence($1::text)`
 	readStatement        = `select topic, epoch::text, first, last, "offset", data
 		from berth.read_topics($1::text[], $2::bigint[], $3::int, $4::bigint)`
 	purgeStatement = `select berth.purge_topics(make_interval(secs => $1::float8), make_interval(secs => $2::float8), $3::int)`
@@ -55,11 +57,11 @@ func (s store) publish(ctx context.Context, messages []Outgoing) ([]Published, e
 	return published, nil
 }
 
-// subscribe makes the process interested in topics, and returns their positions.
-func (s store) subscribe(ctx context.Context, topics []string) (map[string]Position, error) {
+// subscribe makes the process interested in topics, with as many members, and returns their positions.
+func (s store) subscribe(ctx context.Context, topics []string, members []int) (map[string]Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, subscribeStatement, s.process, topics)
+	rows, err := s.pool.Query(ctx, subscribeStatement, s.process, topics, members)
 	if err != nil {
 		return nil, fault("subscribe to topics", err)
 	}
@@ -79,6 +81,21 @@ func (s store) unsubscribe(ctx context.Context, topics []string) error {
 	defer cancel()
 	_, err := s.pool.Exec(ctx, unsubscribeStatement, s.process, topics)
 	return fault("unsubscribe from topics", err)
+}
+
+// count says how many members of topics the process has.
+func (s store) count(ctx context.Context, topics []string, members []int) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, countStatement, s.process, topics, members)
+	return fault("count members", err)
+}
+
+func (s store) presence(ctx context.Context, topic string) (p Presence, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, presenceStatement, topic).Scan(&p.Position.Epoch, &p.Position.Offset, &p.Members, &p.Processes)
+	return p, fault("ask for presence", err)
 }
 
 // read returns a page of each topic that is there: what it keeps after an offset.

@@ -20,8 +20,10 @@ type stream struct {
 	at    Position // up to which its subscribers were served
 	seen  entry    // told while the stream was not live: if it is after at, there is more to read
 	subs  []*Subscription
-	refs  int       // subs, and calls of Subscribe on the way there
+	refs  int       // subs, and calls of Subscribe on the way there: the topic's members in this process
 	since time.Time // without refs
+
+	counted int // the members that the database was told of last; negative if that is not known
 
 	unregistered bool // its interest must be made anew
 	queued       bool // it waits for the reader

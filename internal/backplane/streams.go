@@ -17,6 +17,7 @@ type streams struct {
 	wants signal // something to listen for, or no longer
 	work  signal // something to register or to read
 	idle  signal // something to leave
+	moves signal // members to be counted
 	done  chan struct{}
 
 	mu        sync.Mutex // guards the rest
@@ -24,8 +25,9 @@ type streams struct {
 	queue     []*stream            // of the reader
 	unused    map[*stream]struct{} // streams without refs
 	strays    map[string]struct{}
-	listening bool // interest may be registered: somebody hears what it brings
-	used      bool // somebody joined, ever
+	uneven    map[*stream]struct{} // streams whose members changed since they were counted
+	listening bool                 // interest may be registered: somebody hears what it brings
+	used      bool                 // somebody joined, ever
 	closed    bool
 }
 
@@ -41,8 +43,9 @@ func (s signal) raise() {
 
 func newStreams() *streams {
 	return &streams{
-		wants: make(signal, 1), work: make(signal, 1), idle: make(signal, 1), done: make(chan struct{}),
+		wants: make(signal, 1), work: make(signal, 1), idle: make(signal, 1), moves: make(signal, 1), done: make(chan struct{}),
 		byName: map[string]*stream{}, unused: map[*stream]struct{}{}, strays: map[string]struct{}{},
+		uneven: map[*stream]struct{}{},
 	}
 }
 
@@ -90,6 +93,7 @@ func (b *streams) enter(name string) (*stream, chan struct{}, error) {
 		return s, s.left, nil
 	}
 	s.refs++
+	b.recount(s)
 	delete(b.unused, s)
 	return s, s.ready, nil
 }
@@ -118,6 +122,7 @@ func (b *streams) release(s *stream) {
 		return
 	}
 	s.refs--
+	b.recount(s)
 	if s.refs == 0 {
 		s.since = time.Now()
 		b.unused[s] = struct{}{}

@@ -7,6 +7,7 @@ const maxTasks = 64
 type task struct {
 	s        *stream
 	register bool
+	members  int // that it is registered with
 	read     bool
 	after    int64
 }
@@ -26,7 +27,9 @@ func (b *streams) tasks() []task {
 		if s.state == leaving || s.state == gone {
 			continue
 		}
-		tasks = append(tasks, task{s: s, register: s.unregistered, read: s.state == reading, after: s.at.Offset})
+		tasks = append(tasks, task{
+			s: s, register: s.unregistered, members: s.refs, read: s.state == reading, after: s.at.Offset,
+		})
 		s.unregistered = false
 		s.seen = entry{}
 	}
@@ -44,6 +47,10 @@ func (b *streams) registered(tasks []task, positions map[string]Position) {
 	for i := range tasks {
 		t := &tasks[i]
 		at, ok := positions[t.s.name]
+		if t.register && ok {
+			t.s.counted = t.members
+			b.recount(t.s)
+		}
 		switch {
 		case !t.register || !ok:
 		case t.s.state == registering:

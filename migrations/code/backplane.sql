@@ -132,9 +132,9 @@ begin
 end
 $$;
 
--- subscribe_topics makes the process interested in topics, and returns the position of each: later messages will be notified.
--- Topics are locked as publish does.
-create function berth.subscribe_topics(p_process bigint, p_topics text[])
+-- subscribe_topics makes the process interested in topics, for as many subscribers of each, and returns the position of each:
+-- later messages will be notified. Topics are locked as publish does, and then interest, in the same order.
+create function berth.subscribe_topics(p_process bigint, p_topics text[], p_members int[] default null)
 returns table (topic text, epoch uuid, last bigint)
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -148,9 +148,11 @@ begin
     insert into berth.topics as t (topic)
     select m.topic from (select distinct unnest(p_topics) as topic) m order by m.topic collate "C"
     on conflict (topic) do update set at = clock_timestamp();
-    insert into berth.topic_interest (topic, process)
-    select distinct m.topic, p_process from unnest(p_topics) as m (topic)
-    on conflict do nothing;
+    insert into berth.topic_interest as i (topic, process, members)
+    select m.topic, p_process, coalesce(max(m.members), 0)
+      from unnest(p_topics, p_members) as m (topic, members)
+     group by m.topic order by m.topic collate "C"
+    on conflict (topic, process) do update set members = excluded.members where i.members <> excluded.members;
     return query
         select t.topic, t.epoch, t.next - 1
           from unnest(p_topics) as m (topic)
@@ -168,6 +170,35 @@ begin
         delete from berth.topic_interest where topic = any (p_topics) and process = p_process;
     end if;
 end
+$$;
+
+-- count_members says how many subscribers of topics the process has, where it is interested and has not said so yet.
+create function berth.count_members(p_process bigint, p_topics text[], p_members int[]) returns void
+language sql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+    update berth.topic_interest i set members = m.members
+      from unnest(p_topics, p_members) as m (topic, members)
+     where i.topic = m.topic and i.process = p_process and i.members <> m.members
+$$;
+
+-- topic_presence returns where a topic is, nulls if it is not there, and how many subscribers it has in how many processes.
+-- Those count whose listener is connected: its name is asked for and not its lock, so that those who ask do not take each
+-- other for listeners.
+create function berth.topic_presence(p_topic text, out epoch text, out last bigint, out members int, out processes int)
+language sql stable as $$
+    select max(t.epoch::text), max(t.next) - 1, coalesce(sum(i.members), 0)::int, count(i.process)::int
+      from (select) one
+      left join berth.topics t on t.topic = p_topic
+      left join lateral (
+           select i.process, i.members from berth.topic_interest i
+            where i.topic = p_topic
+              and exists (select from pg_stat_activity a
+                           where a.application_name = 'berth backplane ' || to_hex(i.process)
+                             and a.datname = current_database())) i on true
 $$;
 
 -- read_topics returns what topics keep after an offset each: at most p_limit messages of p_bytes together (one at least) per
