@@ -24,7 +24,10 @@ func (b *Bus) open(ctx context.Context, payload string) {
 	b.metrics.received.Add(float64(len(entries)))
 	for _, e := range entries {
 		m, to := b.streams.dispatch(e)
-		b.deliver(m, to)
+		if len(to) > 0 {
+			b.deliver(m, to)
+		}
+		b.streams.dispatched()
 	}
 	if err != nil {
 		b.config.Logger.WarnContext(ctx, "backplane notification malformed", "bytes", len(payload), "err", err)

@@ -26,6 +26,7 @@ type streams struct {
 	unused    map[*stream]struct{} // streams without refs
 	strays    map[string]struct{}
 	uneven    map[*stream]struct{} // streams whose members changed since they were counted
+	serving   *stream              // the dispatcher delivers a message of it; the reader lets it be
 	listening bool                 // interest may be registered: somebody hears what it brings
 	used      bool                 // somebody joined, ever
 	closed    bool
@@ -130,7 +131,7 @@ func (b *streams) release(s *stream) {
 	}
 }
 
-// dispatch returns a told message and those who get it, if it is for now.
+// dispatch returns a told message and those who get it, if it is for now. The caller calls dispatched when they were given it.
 func (b *streams) dispatch(e entry) (Message, []*Subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +150,19 @@ func (b *streams) dispatch(e entry) (Message, []*Subscription) {
 	if !next {
 		return Message{}, nil
 	}
+	b.serving = s
 	return m, s.subs
+}
+
+// dispatched says that a told message was delivered. Somebody may have wanted its stream read meanwhile: what was read then, and
+// delivered, would have made the message old before it came.
+func (b *streams) dispatched() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.serving != nil && b.serving.queued {
+		b.work.raise()
+	}
+	b.serving = nil
 }
 
 // enqueue leaves a stream to the reader. The caller holds mu.

@@ -25,6 +25,7 @@ type model struct {
 
 	// the process
 	streams *streams
+	handing []func() // deliveries of the dispatcher
 	joins   []*stream
 	subs    []*modelSub
 	leaving []string
@@ -85,7 +86,14 @@ func (m *model) Reconnect(*rapid.T) {
 	m.streams.listen()
 }
 
+// Hear dispatches what was told, or goes on to deliver what was dispatched: one subscriber in each step, as others may take
+// theirs meanwhile.
 func (m *model) Hear(*rapid.T) {
+	if len(m.handing) > 0 {
+		m.handing[0]()
+		m.handing = m.handing[1:]
+		return
+	}
 	if len(m.told) == 0 {
 		return
 	}
@@ -93,8 +101,9 @@ func (m *model) Hear(*rapid.T) {
 	m.told = m.told[1:]
 	message, to := m.streams.dispatch(e)
 	for _, sub := range to {
-		sub.offer(message)
+		m.handing = append(m.handing, func() { sub.offer(message) })
 	}
+	m.handing = append(m.handing, m.streams.dispatched)
 }
 
 func (m *model) Join(t *rapid.T) {
@@ -281,7 +290,7 @@ func (m *model) Rest(t *rapid.T) {
 
 // quiet says that nothing is under way.
 func (m *model) quiet() bool {
-	return len(m.told)+len(m.pending)+len(m.tasks)+len(m.joins)+len(m.leaving)+len(m.streams.queue)+m.phase == 0
+	return len(m.told)+len(m.handing)+len(m.pending)+len(m.tasks)+len(m.joins)+len(m.leaving)+len(m.streams.queue)+m.phase == 0
 }
 
 // What is told about an epoch that is over may have the offset that is next in the new one.
@@ -309,6 +318,37 @@ func TestOnlyTheNextMessageOfTheSameEpochIsTaken(t *testing.T) {
 		if next && (m.Position != Position{Epoch: at.Epoch, Offset: 6} || s.at.Offset != 6 || m.Notice()) {
 			t.Errorf("%s: %+v, stream at %+v", name, m, s.at)
 		}
+	}
+}
+
+// A message is being delivered when everything is to be read again. What comes after it waits: read and delivered before,
+// it would have made this one old.
+func TestResyncWaitsForADeliveryUnderWay(t *testing.T) {
+	t.Parallel()
+	b := newStreams()
+	b.listen()
+	s, _, err := b.enter("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := Position{Epoch: "epoch-000000000001"}
+	b.registered(b.tasks(), map[string]Position{"t": at})
+	var given []Message
+	b.attach(s, &Subscription{topic: "t", deliver: func(m Message) { given = append(given, m) }})
+	message, to := b.dispatch(entry{topic: "t", tag: tag(at.Epoch), offset: 1, data: []byte("1")})
+	b.resync(true)
+	if tasks := b.tasks(); len(tasks) > 0 {
+		t.Fatalf("read amid a delivery: %+v", tasks)
+	}
+	to[0].offer(message)
+	b.dispatched()
+	select {
+	case <-b.work:
+	default:
+		t.Error("the reader was not woken")
+	}
+	if tasks := b.tasks(); len(tasks) != 1 || tasks[0].after != 1 || !tasks[0].register || len(given) != 1 {
+		t.Errorf("read %+v, and %d given", tasks, len(given))
 	}
 }
 

@@ -20,9 +20,14 @@ func (b *streams) tasks() []task {
 		return nil
 	}
 	var tasks []task
+	var later []*stream
 	for len(b.queue) > 0 && len(tasks) < maxTasks {
 		s := b.queue[0]
 		b.queue = b.queue[1:]
+		if s == b.serving {
+			later = []*stream{s}
+			continue
+		}
 		s.queued = false
 		if s.state == leaving || s.state == gone {
 			continue
@@ -33,8 +38,11 @@ func (b *streams) tasks() []task {
 		s.unregistered = false
 		s.seen = entry{}
 	}
-	if len(b.queue) == 0 {
+	if len(later)+len(b.queue) == 0 {
 		b.queue = nil // let go of the array
+	}
+	if len(later) > 0 {
+		b.queue = append(later, b.queue...)
 	}
 	return tasks
 }
