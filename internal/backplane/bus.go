@@ -68,6 +68,7 @@ type Bus struct {
 	metrics   *metrics
 	publisher *publisher
 	streams   *streams
+	history   *historian
 	listener  *listener
 	inbox     chan string // payloads of notifications
 	overflow  atomic.Bool // some were dropped
@@ -95,6 +96,7 @@ func New(config Config) (*Bus, error) {
 		return nil, fmt.Errorf("register backplane metrics: %w", err)
 	}
 	b.publisher = newPublisher(b.store.publish, b.metrics)
+	b.history = newHistorian(b.store.read, b.metrics)
 	return b, nil
 }
 
@@ -110,7 +112,7 @@ func (b *Bus) Start(ctx context.Context) error {
 	}
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	b.publisher.start()
-	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.tidy, b.count} {
+	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.history.run, b.tidy, b.count} {
 		b.running.Go(func() { part(ctx) })
 	}
 	return nil
@@ -157,7 +159,7 @@ func (b *Bus) Publish(ctx context.Context, messages ...Outgoing) ([]Published, e
 func (b *Bus) Subscribe(
 	ctx context.Context, topic string, from *Position, deliver func(Message),
 ) (*Subscription, error) {
-	if err := checkTopic(topic); err != nil {
+	if err := checkStart(topic, from); err != nil {
 		return nil, err
 	}
 	if !b.started() {
@@ -172,7 +174,7 @@ func (b *Bus) Subscribe(
 		leave: func(sub *Subscription) { b.streams.leave(s, sub) },
 	}
 	b.streams.attach(s, sub)
-	if err := sub.begin(from, func(after int64) (page, error) { return b.page(ctx, topic, after) }); err != nil {
+	if err := sub.begin(from, func(after int64) (page, error) { return b.history.page(ctx, topic, after) }); err != nil {
 		sub.Unsubscribe()
 		return nil, err
 	}
@@ -183,19 +185,6 @@ func (b *Bus) started() bool {
 	b.life.Lock()
 	defer b.life.Unlock()
 	return b.stop != nil && !b.closed
-}
-
-// page reads one topic for a subscriber that replays.
-func (b *Bus) page(ctx context.Context, topic string, after int64) (page, error) {
-	pages, err := b.store.read(ctx, []string{topic}, []int64{after})
-	if err != nil {
-		return page{}, err
-	}
-	read, found := pages[topic]
-	if !found {
-		return page{}, fmt.Errorf("%w: the topic was lost just now; subscribe again", ErrUnavailable)
-	}
-	return read, nil
 }
 
 // Purge deletes messages older than five minutes, topics that were not used for an hour, and the interest of processes that

@@ -126,7 +126,7 @@ func (m *Memory) deliver() {
 func (m *Memory) Subscribe(
 	_ context.Context, topic string, from *Position, deliver func(Message),
 ) (*Subscription, error) {
-	if err := checkTopic(topic); err != nil {
+	if err := checkStart(topic, from); err != nil {
 		return nil, err
 	}
 	sub := &Subscription{topic: topic, deliver: deliver, leave: m.remove, holding: true}

@@ -69,6 +69,14 @@ func checkTopic(topic string) error {
 	return nil
 }
 
+// checkStart looks at what a subscriber asks for.
+func checkStart(topic string, from *Position) error {
+	if from != nil && from.Offset < 0 {
+		return fmt.Errorf("%w: an offset is 0 or more, not %d", ErrInvalid, from.Offset)
+	}
+	return checkTopic(topic)
+}
+
 func checkAll(messages []Outgoing) error {
 	if len(messages) > MaxMessages {
 		return fmt.Errorf("%w: %d messages at once, and %d are the most", ErrTooLarge, len(messages), MaxMessages)

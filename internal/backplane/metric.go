@@ -21,6 +21,8 @@ type metrics struct {
 	unheard   prometheus.Counter
 	received  prometheus.Counter
 	delivered prometheus.Counter
+	recalls   prometheus.Counter
+	recalled  prometheus.Counter
 	resyncs   *prometheus.CounterVec
 	queued    prometheus.Gauge
 	inbox     prometheus.GaugeFunc
@@ -41,6 +43,12 @@ func newMetrics(reg prometheus.Registerer, inbox func() int) (*metrics, error) {
 		delivered: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_backplane_delivered_total", Help: "Messages for which this process had a subscriber, each counted once.",
 		}),
+		recalls: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_backplane_history_reads_total", Help: "Statements that read history for subscribers which resume.",
+		}),
+		recalled: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_backplane_history_pages_total", Help: "Pages of history that subscribers got, of however few statements.",
+		}),
 		resyncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_backplane_resyncs_total",
 			Help: "Times that all topics were read again, by cause: connected, overflow, interest or malformed.",
@@ -59,7 +67,7 @@ func newMetrics(reg prometheus.Registerer, inbox func() int) (*metrics, error) {
 		return m, nil
 	}
 	var failed error
-	for _, c := range []prometheus.Collector{m.published, m.unheard, m.received, m.delivered, m.resyncs, m.queued, m.inbox} {
+	for _, c := range []prometheus.Collector{m.published, m.unheard, m.received, m.delivered, m.recalls, m.recalled, m.resyncs, m.queued, m.inbox} {
 		failed = errors.Join(failed, reg.Register(c))
 	}
 	return m, failed

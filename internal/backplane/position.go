@@ -1,13 +1,5 @@
 package backplane
 
-// page is what a topic keeps after some offset, as one snapshot of it.
-type page struct {
-	epoch    string
-	first    int64 // the lowest offset that is kept; last+1 if none is
-	last     int64 // the highest offset that was taken
-	messages []Message
-}
-
 // admit moves the position by m and returns what of it is news: not what comes again, and not what a topic said before the
 // reset that made the position.
 func (p *Position) admit(m Message) (Message, bool) {

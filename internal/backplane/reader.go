@@ -60,11 +60,17 @@ func (b *Bus) round(ctx context.Context, tasks []task) error {
 		}
 		b.streams.registered(tasks, positions)
 	}
-	names = nil
+	return b.readAll(ctx, tasks)
+}
+
+// readAll reads the streams of tasks that are to be read, and gives their subscribers what was read.
+func (b *Bus) readAll(ctx context.Context, tasks []task) error {
+	var streams []*stream
+	var names []string
 	var after []int64
 	for _, t := range tasks {
 		if t.read {
-			names, after = append(names, t.s.name), append(after, t.after)
+			streams, names, after = append(streams, t.s), append(names, t.s.name), append(after, t.after)
 		}
 	}
 	if len(names) == 0 {
@@ -74,18 +80,15 @@ func (b *Bus) round(ctx context.Context, tasks []task) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range tasks {
-		if t.read {
-			b.serve(t.s, pages)
-		}
+	for i, s := range streams {
+		b.serve(s, pages[i])
 	}
 	return nil
 }
 
 // serve gives the subscribers of a stream what was read.
-func (b *Bus) serve(s *stream, pages map[string]page) {
-	read, found := pages[s.name]
-	if !found {
+func (b *Bus) serve(s *stream, read page) {
+	if !read.found() {
 		b.streams.vanished(s)
 		return
 	}

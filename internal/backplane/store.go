@@ -18,7 +18,7 @@ const (
 	unsubscribeStatement = `select berth.unsubscribe_topics($1::bigint, $2::text[])`
 	countStatement       = `select berth.count_members($1::bigint, $2::text[], $3::int[])`
 	presenceStatement    = `select coalesce(epoch, ''), coalesce(last, 0), members, processes from berth.topic_presence($1::text)`
-	readStatement        = `select topic, epoch::text, first, last, "offset", data
+	readStatement        = `select ord, epoch::text, first, last, "offset", data
 		from berth.read_topics($1::text[], $2::bigint[], $3::int, $4::bigint)`
 	purgeStatement = `select berth.purge_topics(make_interval(secs => $1::float8), make_interval(secs => $2::float8), $3::int)`
 )
@@ -29,6 +29,9 @@ const (
 	// pageMessages and pageBytes bound what is read of one topic at once.
 	pageMessages = 64
 	pageBytes    = 1 << 20
+	// readBytes bounds what is read by one statement, unless it is for so many topics that each would have less than one
+	// message.
+	readBytes = 8 << 20
 )
 
 // store is the backplane's part of the database, through the pool.
@@ -98,31 +101,29 @@ func (s store) presence(ctx context.Context, topic string) (p Presence, err erro
 	return p, fault("ask for presence", err)
 }
 
-// read returns a page of each topic that is there: what it keeps after an offset.
-func (s store) read(ctx context.Context, topics []string, after []int64) (map[string]page, error) {
+// read returns a page of each topic, in their order: what it keeps after an offset. The page of one that is not there has no
+// epoch.
+func (s store) read(ctx context.Context, topics []string, after []int64) ([]page, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, readStatement, topics, after, pageMessages, pageBytes)
+	bytes := max(MaxData, min(pageBytes, readBytes/len(topics)))
+	rows, err := s.pool.Query(ctx, readStatement, topics, after, pageMessages, bytes)
 	if err != nil {
 		return nil, fault("read topics", err)
 	}
-	pages := make(map[string]page, len(topics))
-	var topic string
+	pages := make([]page, len(topics))
 	var epoch string
-	var first, last int64
+	var ord, first, last int64
 	var offset *int64
 	var data *string
-	_, err = pgx.ForEachRow(rows, []any{&topic, &epoch, &first, &last, &offset, &data}, func() error {
-		p, found := pages[topic]
-		if !found {
-			p = page{epoch: epoch, first: first, last: last}
-		}
+	_, err = pgx.ForEachRow(rows, []any{&ord, &epoch, &first, &last, &offset, &data}, func() error {
+		p := &pages[ord-1]
+		p.epoch, p.first, p.last = epoch, first, last
 		if offset != nil && data != nil {
 			p.messages = append(p.messages, Message{
-				Topic: topic, Position: Position{Epoch: epoch, Offset: *offset}, Data: []byte(*data),
+				Topic: topics[ord-1], Position: Position{Epoch: epoch, Offset: *offset}, Data: []byte(*data),
 			})
 		}
-		pages[topic] = p
 		return nil
 	})
 	return pages, fault("read topics", err)

@@ -32,7 +32,7 @@ type model struct {
 	// the reader, between its steps
 	tasks   []task
 	phase   int
-	pages   map[string]page
+	page    page
 	pending []func()
 	healthy bool // no statement fails any more
 }
@@ -190,7 +190,7 @@ func (m *model) Read(t *rapid.T) {
 	case 6:
 		m.serve()
 	default:
-		m.phase, m.tasks, m.pages = 0, nil, nil
+		m.phase, m.tasks, m.page = 0, nil, page{}
 	}
 }
 
@@ -207,7 +207,7 @@ func (m *model) register() {
 }
 
 func (m *model) read(t *rapid.T) {
-	m.pages = map[string]page{}
+	m.page = page{}
 	if len(m.tasks) == 0 || !m.exists {
 		return
 	}
@@ -218,19 +218,18 @@ func (m *model) read(t *rapid.T) {
 			Topic: "t", Position: Position{Epoch: p.epoch, Offset: offset}, Data: m.body(offset),
 		})
 	}
-	m.pages["t"] = p
+	m.page = p
 }
 
 // serve delivers in steps of their own, as the dispatcher may deliver between them.
 func (m *model) serve() {
 	for _, task := range m.tasks {
-		read, found := m.pages["t"]
 		switch {
 		case !task.read:
-		case !found:
+		case !m.page.found():
 			m.streams.vanished(task.s)
 		default:
-			given, to, behind := m.streams.follow(task.s, read)
+			given, to, behind := m.streams.follow(task.s, m.page)
 			for _, message := range given {
 				for _, sub := range to {
 					m.pending = append(m.pending, func() { sub.offer(message) })

@@ -203,16 +203,17 @@ $$;
 
 -- read_topics returns what topics keep after an offset each: at most p_limit messages of p_bytes together (one at least) per
 -- topic, lowest first, and a row without one where there is none. first is the lowest offset that is kept, last the highest
--- that was taken. A topic that is not there has no row. All is read by one snapshot.
+-- that was taken. ord is the place among the topics asked for, from 1; a topic may be asked for twice. One that is not there
+-- has no row. All is read by one snapshot.
 create function berth.read_topics(p_topics text[], p_after bigint[], p_limit int, p_bytes bigint)
-returns table (topic text, epoch uuid, first bigint, last bigint, "offset" bigint, data text)
+returns table (topic text, epoch uuid, first bigint, last bigint, "offset" bigint, data text, ord bigint)
 language sql stable
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $$
-    select t.topic, t.epoch, t.first, t.next - 1, l.offset, l.data
+    select t.topic, t.epoch, t.first, t.next - 1, l.offset, l.data, m.ord
       from unnest(p_topics, p_after) with ordinality as m (topic, after, ord)
      cross join lateral (
            select t.topic, t.epoch, t.next,
