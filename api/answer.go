@@ -12,12 +12,12 @@ import (
 
 // answerPlacement answers 201 for a new placement, also if an Idempotency-Key asks again for its answer, and 200 for one
 // that stood already.
-func (s *service) answerPlacement(w http.ResponseWriter, r *http.Request, placement berth.Placement, err error) {
+func (s *service) answerPlacement(w http.ResponseWriter, r *http.Request, placement berth.Placement, said grant, err error) {
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	answer, err := s.placement(r, placement)
+	answer, err := s.placement(r, placement, said)
 	status := http.StatusOK
 	if (placement.Created || placement.Replayed) && err == nil {
 		status = http.StatusCreated
@@ -27,7 +27,7 @@ func (s *service) answerPlacement(w http.ResponseWriter, r *http.Request, placem
 }
 
 // placement is what a client needs to connect: who owns the session, and fresh tokens whose times are the database's.
-func (s *service) placement(r *http.Request, placed berth.Placement) (wire.Placement, error) {
+func (s *service) placement(r *http.Request, placed berth.Placement, said grant) (wire.Placement, error) {
 	session := placed.Session
 	if !session.State.Live() { // a start that is repeated by its Idempotency-Key may come late
 		return wire.Placement{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
@@ -39,11 +39,13 @@ func (s *service) placement(r *http.Request, placed berth.Placement) (wire.Place
 	if err != nil {
 		return wire.Placement{}, err
 	}
-	token, expiresAt, err := s.deps.Signer.Mint(r.Context(), sessionToken(placed), placed.At)
+	token, expiresAt, err := s.deps.Signer.Mint(r.Context(), sessionToken(placed, said), placed.At)
 	if err != nil {
 		return wire.Placement{}, err
 	}
-	rejoinToken, err := s.deps.RejoinTokens.Mint(auth.RejoinToken{SessionKey: session.Key, PeerID: placed.Peer.ID})
+	rejoinToken, err := s.deps.RejoinTokens.Mint(auth.RejoinToken{
+		SessionKey: session.Key, PeerID: placed.Peer.ID, User: said.user, Topics: said.topics,
+	})
 	if err != nil {
 		return wire.Placement{}, err
 	}
@@ -56,7 +58,7 @@ func (s *service) placement(r *http.Request, placed berth.Placement) (wire.Place
 		RequestedRegion: optional(session.RequestedRegion),
 		Spilled:         session.Spilled(),
 		Owner:           owner,
-		Peer:            wire.PeerName{ID: placed.Peer.ID, Role: placed.Peer.Role},
+		Peer:            wire.PeerName{ID: placed.Peer.ID, Role: placed.Peer.Role, User: optional(said.user)},
 		Token:           token,
 		TokenExpiresAt:  expiresAt.UTC(),
 		RejoinToken:     rejoinToken,
@@ -68,11 +70,12 @@ func (s *service) placement(r *http.Request, placed berth.Placement) (wire.Place
 	}, nil
 }
 
-func sessionToken(placed berth.Placement) auth.SessionToken {
+func sessionToken(placed berth.Placement, said grant) auth.SessionToken {
 	session := placed.Session
 	return auth.SessionToken{
 		WorkerID: session.WorkerID, SessionID: session.ID, SessionKey: session.Key, TenantID: session.TenantID,
 		Generation: session.Generation, PeerID: placed.Peer.ID, Role: placed.Peer.Role, Kind: session.Kind, Handler: session.Handler,
+		User: said.user, Topics: said.topics,
 	}
 }
 
@@ -141,7 +144,7 @@ func wirePeers(peers []berth.Peer) []wire.Peer {
 	for i, peer := range peers {
 		answers[i] = wire.Peer{
 			ID: peer.ID, Role: peer.Role, Connected: !peer.ConnectedAt.IsZero(), ConnectedAt: optionalTime(peer.ConnectedAt),
-			WorkerID: optional(peer.WorkerID),
+			User: optional(peer.User), WorkerID: optional(peer.WorkerID),
 		}
 	}
 	return answers

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/berthdev/berth/internal/auth"
 	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/telemetry"
@@ -18,20 +20,23 @@ import (
 
 // Dependencies are what the API cannot work without.
 type Dependencies struct {
-	Placer       berth.Placer
-	Sessions     Sessions
-	Workers      Workers
-	Renewals     Renewals
-	Events       Events
-	Capacity     Capacity
-	Database     Database
-	Waker        Waker
-	Refusals     Refusals
-	Keys         Keys
-	Signer       Signer
-	RejoinTokens RejoinTokens
-	SigningKeys  SigningKeys
-	Log          *slog.Logger
+	Placer        berth.Placer
+	Sessions      Sessions
+	Workers       Workers
+	Renewals      Renewals
+	Events        Events
+	Capacity      Capacity
+	Users         Users
+	Backplane     Backplane
+	Database      Database
+	Waker         Waker
+	Refusals      Refusals
+	Keys          Keys
+	Signer        Signer
+	RejoinTokens  RejoinTokens
+	SessionTokens SessionTokens
+	SigningKeys   SigningKeys
+	Log           *slog.Logger
 }
 
 // Config is what is optional. The zero value serves 127.0.0.1 on a free port.
@@ -60,6 +65,8 @@ type Config struct {
 	RejoinHold time.Duration
 	// Streams is how many event streams may be open at once. One tenant may have a quarter of them. Default 256.
 	Streams int
+	// TopicStreams is how many streams of topics may be open at once. One tenant may have a quarter of them. Default 4096.
+	TopicStreams int
 	// StreamPoll is how often it is looked for new events while streams are open. Default 250 ms.
 	StreamPoll time.Duration
 	// StreamKeepAlive is the silence after which a stream gets a comment. Default 15 s.
@@ -72,6 +79,8 @@ type Config struct {
 	// ShutdownTimeout is how long Stop then waits for running requests. Default 20 s.
 	ShutdownTimeout time.Duration
 
+	// Registerer gets the metrics of the API itself. Default nobody.
+	Registerer prometheus.Registerer
 	// Metrics serves GET /metrics. Default 404.
 	Metrics http.Handler
 	// HTTPMetrics counts requests. Default none.
@@ -91,6 +100,7 @@ func (c Config) withDefaults() Config {
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, 10*time.Second)
 	c.RejoinHold = cmp.Or(c.RejoinHold, berth.RejoinHoldLimit)
 	c.Streams = cmp.Or(c.Streams, 256)
+	c.TopicStreams = cmp.Or(c.TopicStreams, 4096)
 	c.StreamPoll = cmp.Or(c.StreamPoll, 250*time.Millisecond)
 	c.StreamKeepAlive = cmp.Or(c.StreamKeepAlive, 15*time.Second)
 	c.StreamWriteTimeout = cmp.Or(c.StreamWriteTimeout, 10*time.Second)
@@ -115,8 +125,9 @@ func (c Config) validate() error {
 }
 
 func (d Dependencies) validate() error {
-	if d.Placer == nil || d.Sessions == nil || d.Workers == nil || d.Renewals == nil || d.Events == nil || d.Capacity == nil || d.Database == nil ||
-		d.Waker == nil || d.Refusals == nil || d.Keys == nil || d.Signer == nil || d.RejoinTokens == nil || d.SigningKeys == nil || d.Log == nil {
+	if d.Placer == nil || d.Sessions == nil || d.Workers == nil || d.Renewals == nil || d.Events == nil || d.Capacity == nil ||
+		d.Users == nil || d.Backplane == nil || d.Database == nil || d.Waker == nil || d.Refusals == nil || d.Keys == nil ||
+		d.Signer == nil || d.RejoinTokens == nil || d.SessionTokens == nil || d.SigningKeys == nil || d.Log == nil {
 		return errors.New("api: every dependency is required")
 	}
 	return nil

@@ -14,20 +14,30 @@ import (
 // exposedFields are those of an answer that a page of another origin may read.
 const exposedFields = "Idempotent-Replayed, Location, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
 
-// PreflightRejoin serves OPTIONS /v1/sessions/{id}/rejoin. The middleware named the origin if it may rejoin.
+// PreflightRejoin serves OPTIONS /v1/sessions/{id}/rejoin.
 func (s *service) PreflightRejoin(w http.ResponseWriter, r *http.Request, _ wire.SessionID) {
+	s.preflight(w, r, http.MethodPost, "Authorization, Content-Type, X-Request-Id")
+}
+
+// PreflightFollowTopic serves OPTIONS /v1/topics/{topic}/messages.
+func (s *service) PreflightFollowTopic(w http.ResponseWriter, r *http.Request, _ wire.Topic) {
+	s.preflight(w, r, http.MethodGet, "Authorization, Last-Event-ID, X-Request-Id")
+}
+
+// preflight says what a page may do. The middleware named its origin if that is one of those that may.
+func (s *service) preflight(w http.ResponseWriter, r *http.Request, method, fields string) {
 	header := w.Header()
 	if header.Get("Access-Control-Allow-Origin") == "" {
-		s.refuse(w, r, berth.Refuse(berth.CodeForbidden, "Pages of this origin may not rejoin; BERTH_ALLOWED_ORIGINS lists those that may."))
+		s.refuse(w, r, berth.Refuse(berth.CodeForbidden, "Pages of this origin may not call this; BERTH_ALLOWED_ORIGINS lists those that may."))
 		return
 	}
-	header.Set("Access-Control-Allow-Methods", http.MethodPost)
-	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id")
+	header.Set("Access-Control-Allow-Methods", method)
+	header.Set("Access-Control-Allow-Headers", fields)
 	header.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// crossOrigin lets pages of the allowed origins read the answer. A rejoin carries its own token and no cookie, so a page
+// crossOrigin lets pages of the allowed origins read the answer. The request carries its own token and no cookie, so a page
 // of another origin gains nothing by sending one; it just cannot read what comes back.
 func (s *service) crossOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/berth"
 )
 
@@ -44,6 +45,9 @@ type store struct {
 	entered    chan struct{} // gets one element as a Place begins to wait
 	afterRead  chan func()   // what the next reads of the history do before they return
 
+	backplane *fakeBackplane
+	users     map[string][]berth.UserConnections // by "tenant user"
+
 	secrets    []secretOf
 	renewals   []berth.Renewal // that reached Renew
 	renewed    berth.RenewalAnswer
@@ -77,6 +81,7 @@ func newStore() *store {
 		now: time.Date(2026, 1, 5, 10, 0, 0, 123456000, time.UTC), generation: 100, keys: map[string]auth.KeyRecord{},
 		entered: make(chan struct{}, 100), remembered: map[string]remembered{},
 		afterRead: make(chan func(), 1),
+		backplane: &fakeBackplane{Memory: backplane.NewMemory()}, users: map[string][]berth.UserConnections{},
 	}
 	s.renewed = berth.RenewalAnswer{Verdict: berth.RenewalOver, At: s.now}
 	for _, id := range []string{"w-1", "w-2"} {
@@ -433,6 +438,24 @@ func (s *store) Ping(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fail
+}
+
+func (s *store) Clock(ctx context.Context) (time.Time, error) {
+	if err := s.Ping(ctx); err != nil {
+		return time.Time{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now, nil
+}
+
+func (s *store) UserWorkers(ctx context.Context, tenantID, userID string) ([]berth.UserConnections, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users[tenantID+" "+userID], nil
 }
 
 func (s *store) Wake() { s.wakes.Add(1) }

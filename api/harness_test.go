@@ -75,8 +75,9 @@ func dependencies(t *testing.T, s *store) Dependencies {
 		t.Fatal(err)
 	}
 	return Dependencies{
-		Placer: s, Sessions: s, Workers: s, Renewals: s, Events: s, Capacity: s, Database: s, Waker: s, Refusals: s,
-		Keys: auth.NewAuthenticator(s, auth.AuthenticatorConfig{Now: clock}), Signer: auth.NewSigner(keys), RejoinTokens: rejoin, SigningKeys: keys, Log: log,
+		Placer: s, Sessions: s, Workers: s, Renewals: s, Events: s, Capacity: s, Users: s, Backplane: s.backplane, Database: s, Waker: s, Refusals: s,
+		Keys: auth.NewAuthenticator(s, auth.AuthenticatorConfig{Now: clock}), Signer: auth.NewSigner(keys), RejoinTokens: rejoin,
+		SessionTokens: auth.NewSessionTokens(keys), SigningKeys: keys, Log: log,
 	}
 }
 

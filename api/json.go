@@ -56,7 +56,7 @@ func unmarshal(body []byte, value any) error {
 }
 
 // scan checks what the types do not: one object and nothing after it, valid UTF-8, no doubled names, no NUL, no null
-// for a member of ours, and a bounded depth.
+// for a member of ours, and a bounded depth. What is inside metadata, and data as a whole, is the caller's.
 func scan(body []byte) error {
 	decoder := jsontext.NewDecoder(bytes.NewReader(body))
 	if decoder.PeekKind() != '{' && json.Unmarshal(body, new(jsontext.Value)) == nil {
@@ -88,7 +88,7 @@ func checkToken(decoder *jsontext.Decoder, token jsontext.Token) error {
 			return berth.Invalid(fieldName(where), "must not contain the character U+0000")
 		}
 	case 'n':
-		if !within(where, "metadata") {
+		if !within(where, "metadata") && where != "/data" && !within(where, "data") {
 			return berth.Invalid(fieldName(where), "must not be null; leave the member out")
 		}
 	case '{', '[':

@@ -9,22 +9,24 @@ import (
 
 // AddPeer serves POST /v1/sessions/{id}/peers.
 func (s *service) AddPeer(w http.ResponseWriter, r *http.Request, id wire.SessionID) {
-	placement, err := s.addPeer(w, r, id)
-	s.answerPlacement(w, r, placement, err)
+	placement, said, err := s.addPeer(w, r, id)
+	s.answerPlacement(w, r, placement, said, err)
 }
 
-func (s *service) addPeer(w http.ResponseWriter, r *http.Request, id string) (berth.Placement, error) {
+func (s *service) addPeer(w http.ResponseWriter, r *http.Request, id string) (placement berth.Placement, said grant, err error) {
 	if !berth.ValidID(id) {
-		return berth.Placement{}, berth.Invalid("id", reasonID)
+		return placement, said, berth.Invalid("id", reasonID)
 	}
 	request, _, err := decodeOptional[wire.PeerRequest](s, w, r)
 	if err != nil {
-		return berth.Placement{}, err
+		return placement, said, err
 	}
 	var c checks
 	peer := c.peer("", request)
+	said = c.grant("", request)
 	if err := c.err(); err != nil {
-		return berth.Placement{}, err
+		return placement, said, err
 	}
-	return s.deps.Sessions.AddPeer(r.Context(), callerOf(r.Context()).TenantID, id, peer)
+	placement, err = s.deps.Sessions.AddPeer(r.Context(), callerOf(r.Context()).TenantID, id, peer)
+	return placement, said, err
 }

@@ -17,41 +17,48 @@ const askAgain = 100 * time.Millisecond
 
 // RejoinSession serves POST /v1/sessions/{id}/rejoin.
 func (s *service) RejoinSession(w http.ResponseWriter, r *http.Request, id wire.SessionID) {
-	placement, err := s.rejoin(w, r, id)
+	placement, said, err := s.rejoin(w, r, id)
 	placement.Created = false // 201 is for sessions that did not exist
-	s.answerPlacement(w, r, placement, err)
+	s.answerPlacement(w, r, placement, said, err)
 }
 
-func (s *service) rejoin(w http.ResponseWriter, r *http.Request, id string) (berth.Placement, error) {
-	rejoin, session, err := s.rejoiner(r, id)
+func (s *service) rejoin(w http.ResponseWriter, r *http.Request, id string) (placement berth.Placement, said grant, err error) {
+	who, session, err := s.rejoiner(r, id)
 	if err != nil {
-		return berth.Placement{}, err
+		return placement, said, err
 	}
 	request, err := decode[wire.RejoinRequest](s, w, r)
 	if err != nil {
-		return berth.Placement{}, err
+		return placement, said, err
 	}
 	var c checks
 	c.require(request.Generation > 0, "generation", "must be the generation of the placement that was lost, 1 or more")
 	if err := c.err(); err != nil {
-		return berth.Placement{}, err
+		return placement, said, err
 	}
-	rejoin.Generation = berth.Generation(request.Generation)
-	rejoin.Lost = value(request.Lost, false)
-	placement, err := s.hold(r.Context(), rejoin)
+	who.Generation = berth.Generation(request.Generation)
+	who.Lost = value(request.Lost, false)
+	placement, err = s.hold(r.Context(), who.Rejoin)
 	s.countRefusal(session.TenantID, session.RequestedRegion, berth.RefusalCode(err))
-	return placement, err
+	return placement, who.said, err
+}
+
+// rejoiner is a peer that may rejoin, and what its rejoin token says of it. An API key says nothing.
+type rejoiner struct {
+	berth.Rejoin
+
+	said grant
 }
 
 // rejoiner says which session and peer the request may rejoin: the credential is a tenant's key, or the rejoin token
 // of one peer.
-func (s *service) rejoiner(r *http.Request, id string) (berth.Rejoin, berth.Session, error) {
+func (s *service) rejoiner(r *http.Request, id string) (rejoiner, berth.Session, error) {
 	credential, err := bearer(r)
 	if err != nil {
-		return berth.Rejoin{}, berth.Session{}, err
+		return rejoiner{}, berth.Session{}, err
 	}
 	if !berth.ValidID(id) {
-		return berth.Rejoin{}, berth.Session{}, berth.Invalid("id", reasonID)
+		return rejoiner{}, berth.Session{}, berth.Invalid("id", reasonID)
 	}
 	if auth.IsRejoinToken(credential) {
 		return s.rejoinerByToken(r.Context(), credential, id)
@@ -60,39 +67,41 @@ func (s *service) rejoiner(r *http.Request, id string) (berth.Rejoin, berth.Sess
 }
 
 // rejoinerByKey acts for the session's first peer; others have their rejoin tokens.
-func (s *service) rejoinerByKey(ctx context.Context, key, id string) (berth.Rejoin, berth.Session, error) {
+func (s *service) rejoinerByKey(ctx context.Context, key, id string) (rejoiner, berth.Session, error) {
 	caller, err := s.authenticate(ctx, key, []auth.Role{auth.RoleTenant})
 	if err != nil {
-		return berth.Rejoin{}, berth.Session{}, err
+		return rejoiner{}, berth.Session{}, err
 	}
 	session, peers, err := s.deps.Sessions.Session(ctx, caller.TenantID, id)
 	if err != nil {
-		return berth.Rejoin{}, berth.Session{}, err
+		return rejoiner{}, berth.Session{}, err
 	}
-	rejoin := berth.Rejoin{Key: session.Key}
+	who := rejoiner{Rejoin: berth.Rejoin{Key: session.Key}}
 	if len(peers) > 0 {
-		rejoin.PeerID = peers[0].ID
+		who.PeerID = peers[0].ID
 	}
-	return rejoin, session, nil
+	return who, session, nil
 }
 
-func (s *service) rejoinerByToken(ctx context.Context, credential, id string) (berth.Rejoin, berth.Session, error) {
+func (s *service) rejoinerByToken(ctx context.Context, credential, id string) (rejoiner, berth.Session, error) {
 	token, err := s.deps.RejoinTokens.Verify(credential)
 	if err != nil {
-		return berth.Rejoin{}, berth.Session{}, err
+		return rejoiner{}, berth.Session{}, err
 	}
 	session, err := s.deps.Sessions.SessionByKey(ctx, token.SessionKey)
 	if errors.Is(err, &berth.Refusal{Code: berth.CodeNotFound}) {
 		// The token proves that there was such a session; its row is gone a day after it ended.
-		return berth.Rejoin{}, berth.Session{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
+		return rejoiner{}, berth.Session{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
 	}
 	if err != nil {
-		return berth.Rejoin{}, berth.Session{}, err
+		return rejoiner{}, berth.Session{}, err
 	}
 	if session.ID != id {
-		return berth.Rejoin{}, berth.Session{}, berth.Refuse(berth.CodeForbidden, "The rejoin token is for another session.")
+		return rejoiner{}, berth.Session{}, berth.Refuse(berth.CodeForbidden, "The rejoin token is for another session.")
 	}
-	return berth.Rejoin{Key: token.SessionKey, PeerID: token.PeerID}, session, nil
+	who := rejoiner{Rejoin: berth.Rejoin{Key: token.SessionKey, PeerID: token.PeerID}}
+	who.said = grant{user: token.User, topics: token.Topics}
+	return who, session, nil
 }
 
 // hold asks for the placement until it is known, for RejoinHold at most. While the owner is in question each round

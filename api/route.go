@@ -37,6 +37,9 @@ func (s *service) versionOne(r chi.Router, calls *wire.ServerInterfaceWrapper) {
 		r.With(either...).Get("/v1/sessions/{id}", calls.GetSession)
 		r.With(either...).Delete("/v1/sessions/{id}", calls.EndSession)
 		r.With(tenant...).Post("/v1/sessions/{id}/peers", calls.AddPeer)
+		r.With(tenant...).Get("/v1/topics/{topic}", calls.GetTopic)
+		r.With(tenant...).Post("/v1/topics/{topic}/messages", calls.Publish)
+		r.With(tenant...).Post("/v1/users/{id}/messages", calls.SendToUser)
 		r.With(operator...).Get("/v1/capacity", calls.GetCapacity)
 		r.With(operator...).Get("/v1/workers", calls.ListWorkers)
 		r.With(operator...).Get("/v1/workers/{id}", calls.GetWorker)
@@ -48,6 +51,9 @@ func (s *service) versionOne(r chi.Router, calls *wire.ServerInterfaceWrapper) {
 	// Streams bound the time of what they do, and last.
 	r.With(either...).Get("/v1/sessions/{id}/events", calls.SessionEvents)
 	r.With(either...).Get("/v1/events", calls.Events)
+	// Whoever follows a topic shows a tenant's key or a session token, in the query perhaps.
+	r.With(s.crossOrigin, s.wellFormedQuery).Get("/v1/topics/{topic}/messages", calls.FollowTopic)
+	r.With(s.crossOrigin).Options("/v1/topics/{topic}/messages", calls.PreflightFollowTopic)
 	// A rejoin checks its own credential, which may be a tenant's key or a rejoin token, and may be held.
 	r.With(s.crossOrigin, limitTime(s.cfg.RequestTimeout+s.cfg.RejoinHold)).Post("/v1/sessions/{id}/rejoin", calls.RejoinSession)
 	r.With(s.crossOrigin).Options("/v1/sessions/{id}/rejoin", calls.PreflightRejoin)

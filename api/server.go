@@ -37,6 +37,10 @@ type service struct {
 	held      held
 	relay     *relay
 	documents documents
+
+	topicPlaces *places
+	clock       *databaseClock
+	metrics     *metrics
 }
 
 var _ wire.ServerInterface = (*service)(nil)
@@ -66,12 +70,21 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	places := newPlaces(cfg.TopicStreams)
+	metrics, err := newMetrics(cfg.Registerer, places.taken)
+	if err != nil {
+		return nil, err
+	}
 	s := &service{
 		deps: deps, cfg: cfg, log: deps.Log, publicURL: cfg.PublicURL, documents: documents,
 		health:  health{database: deps.Database},
 		nudges:  newNudger(deps.Workers, deps.Signer, deps.Log),
 		watcher: newWatcher(deps.Events, deps.Log, cfg.StreamPoll, cfg.Streams),
 		relay:   newRelay(deps.Renewals),
+
+		topicPlaces: places,
+		clock:       newDatabaseClock(deps.Database.Clock),
+		metrics:     metrics,
 	}
 	return &Server{
 		service: s,

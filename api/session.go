@@ -20,7 +20,7 @@ func (s *service) CreateSession(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *service) createSession(w http.ResponseWriter, r *http.Request, tenantID string) {
-	start, err := s.readStart(w, r, tenantID)
+	start, said, err := s.readStart(w, r, tenantID)
 	if err == nil && s.draining.Load() {
 		err = stopping() // the caller's next attempt should reach another process
 	}
@@ -36,7 +36,7 @@ func (s *service) createSession(w http.ResponseWriter, r *http.Request, tenantID
 	if placement.Replayed {
 		w.Header().Set("Idempotent-Replayed", "true")
 	}
-	s.answerPlacement(w, r, placement, err)
+	s.answerPlacement(w, r, placement, said, err)
 }
 
 // place places the session. A start that waits leaves the queue when the process stops.

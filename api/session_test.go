@@ -24,7 +24,7 @@ func TestPlacementSaysEverythingToConnect(t *testing.T) {
 	got := parse[wire.Placement](t, a)
 	now := r.store.now
 	rejoin, err := r.server.service.deps.RejoinTokens.Verify(got.RejoinToken)
-	if err != nil || rejoin != (auth.RejoinToken{SessionKey: 1, PeerID: "p-1"}) {
+	if err != nil || !cmp.Equal(rejoin, auth.RejoinToken{SessionKey: 1, PeerID: "p-1"}) {
 		t.Errorf("rejoin token says %+v, %v", rejoin, err)
 	}
 	if got.Token == "" || len(got.IceServers) != 2 || got.IceServers[1].Credential == nil {

@@ -71,27 +71,29 @@ func (c *checks) seconds(field string, chosen *int, least, most, otherwise time.
 	return time.Duration(*chosen) * time.Second
 }
 
-// readStart turns a request into what the claim path trusts: every field valid, every default filled in.
-func (s *service) readStart(w http.ResponseWriter, r *http.Request, tenantID string) (berth.Start, error) {
+// readStart turns a request into what the claim path trusts, every field valid and every default filled in, and what goes
+// into tokens only.
+func (s *service) readStart(w http.ResponseWriter, r *http.Request, tenantID string) (start berth.Start, said grant, err error) {
 	body, err := readBody(w, r, s.cfg.BodyTimeout)
 	if err != nil {
-		return berth.Start{}, err
+		return start, said, err
 	}
 	request, err := parseBody[wire.SessionRequest](body)
 	if err != nil {
-		return berth.Start{}, err
+		return start, said, err
 	}
 	var c checks
-	start := s.start(&c, tenantID, request)
+	start = s.start(&c, tenantID, request)
+	said = c.grant("peer.", value(request.Peer, wire.PeerRequest{}))
 	start.Wait = c.wait(r.Header)
 	start.IdempotencyKey = c.idempotencyKey(r.Header)
 	if err := c.err(); err != nil {
-		return berth.Start{}, err
+		return start, said, err
 	}
 	if start.IdempotencyKey != "" {
 		start.BodyHash, err = bodyHash(body)
 	}
-	return start, err
+	return start, said, err
 }
 
 // start reads the members of a body.

@@ -51,9 +51,10 @@ type Capacity interface {
 	Capacity(ctx context.Context) ([]berth.RegionCapacity, error)
 }
 
-// Database is asked by /readyz whether it answers.
+// Database is asked by /readyz whether it answers, and which time it is.
 type Database interface {
 	Ping(ctx context.Context) error
+	Clock(ctx context.Context) (time.Time, error)
 }
 
 // Waker starts a look at the workers now, without waiting for it.

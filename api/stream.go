@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -15,15 +14,10 @@ import (
 )
 
 const (
-	// streamRetry is how long an EventSource waits before it connects again, up to twice as long: streams that ended
-	// together should not return together.
-	streamRetry = 2 * time.Second
 	// readAgain is how long a stream waits after a read that failed.
 	readAgain = time.Second
 	// recheckTimeout bounds the look whether the key still works, which is remembered for most of them.
 	recheckTimeout = 2 * time.Second
-	// lastWriteTimeout bounds how long the end of a stream may take to be sent.
-	lastWriteTimeout = time.Second
 )
 
 // endedEvent is the type of a session's last event, but for what its peers still cause.
@@ -35,14 +29,12 @@ var errKeyRevoked = errors.New("key revoked")
 // stream sends events to one client. Its request's goroutine owns it.
 type stream struct {
 	follow
+	sse
 
 	api        *service
-	w          http.ResponseWriter
-	connection *http.ResponseController
 	key        string // the client's API key
 	withTenant bool   // events name their tenant
 	ended      bool   // the session's end was read
-	silence    *time.Ticker
 }
 
 // stream answers with the events that begin says to follow, until the client leaves or does not read, its key is
@@ -58,7 +50,7 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request, begin func(cont
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	key, _ := bearer(r) // it was checked on the way here
-	st := &stream{api: s, w: w, connection: http.NewResponseController(w), key: key, withTenant: isOperator(caller)}
+	st := &stream{sse: s.newSSE(w), api: s, key: key, withTenant: isOperator(caller)}
 	defer s.held.add(func() {
 		cancel()
 		st.setWriteDeadline(0)
@@ -94,28 +86,21 @@ func (st *stream) begin(ctx context.Context, begin func(context.Context) (follow
 
 // answer sends the head, the first page and what follows.
 func (st *stream) answer(ctx context.Context, r *http.Request, page []berth.Event) {
-	header := st.w.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("X-Accel-Buffering", "no") // nginx would keep events until it has enough of them
-	st.w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
+	if !st.head(r) {
 		return
 	}
-	_ = st.connection.SetReadDeadline(time.Time{}) // the server's is for requests; a test's writer has none
-	st.silence = time.NewTicker(st.api.cfg.StreamKeepAlive)
-	defer st.silence.Stop()
+	defer st.end()
 	err := st.open(ctx, page)
 	if err == nil {
 		err = st.run(ctx)
 	}
-	st.setWriteDeadline(lastWriteTimeout) // for the end of the answer, which a client can tell from a broken connection
 	st.api.log.DebugContext(ctx, "stream ended", slog.String("route", r.Pattern), slog.Any("err", err))
 }
 
 // open sends the first page, and tells the client when to return.
 func (st *stream) open(ctx context.Context, page []berth.Event) error {
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "retry: %d\n", (streamRetry + rand.N(streamRetry)).Milliseconds())
+	writeRetry(&text)
 	if len(page) > 0 {
 		text.WriteByte('\n')
 	} else {
@@ -200,7 +185,7 @@ func (st *stream) wait(ctx context.Context, news <-chan struct{}, pause time.Dur
 }
 
 func (st *stream) keepAlive(ctx context.Context) error {
-	if err := st.recheck(ctx); err != nil {
+	if err := st.api.recheck(ctx, st.key); err != nil {
 		return err
 	}
 	text := bytes.NewBufferString(": nothing new\n")
@@ -241,7 +226,7 @@ func (st *stream) send(ctx context.Context, page []berth.Event) error {
 	if len(page) == 0 {
 		return nil
 	}
-	if err := st.recheck(ctx); err != nil {
+	if err := st.api.recheck(ctx, st.key); err != nil {
 		return err
 	}
 	var text bytes.Buffer
@@ -254,30 +239,11 @@ func (st *stream) send(ctx context.Context, page []berth.Event) error {
 }
 
 // recheck ends a stream whose key was revoked. While nobody can tell, the stream goes on.
-func (st *stream) recheck(ctx context.Context) error {
+func (s *service) recheck(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
 	defer cancel()
-	if _, err := st.api.deps.Keys.Authenticate(ctx, st.key); errors.Is(err, auth.ErrUnauthenticated) {
+	if _, err := s.deps.Keys.Authenticate(ctx, key); errors.Is(err, auth.ErrUnauthenticated) {
 		return errKeyRevoked
 	}
 	return nil
-}
-
-// write ends the silence. It sends text within a deadline of its own, so that a client that does not read is cut. Stop sets the deadline to
-// now after it ended the context, so the context is looked at after the deadline was set.
-func (st *stream) write(ctx context.Context, text []byte) error {
-	st.setWriteDeadline(st.api.cfg.StreamWriteTimeout)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if _, err := st.w.Write(text); err != nil {
-		return fmt.Errorf("write events: %w", err)
-	}
-	st.silence.Reset(st.api.cfg.StreamKeepAlive)
-	return st.connection.Flush()
-}
-
-// setWriteDeadline bounds how long the client may take. A test's writer has no deadlines, and no client to wait for.
-func (st *stream) setWriteDeadline(timeout time.Duration) {
-	_ = st.connection.SetWriteDeadline(time.Now().Add(timeout))
 }

@@ -334,12 +334,7 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 	if _, err := fmt.Fprintf(connection, "GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", r.tenant); err != nil {
 		t.Fatal(err)
 	}
-	open := func() int {
-		w := r.server.service.watcher
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.open
-	}
+	open := r.server.service.watcher.places.taken
 	testkit.EventuallyTrue(t, 5*time.Second, "the stream is open", func() bool { return open() == 1 })
 	testkit.EventuallyTrue(t, 20*time.Second, "the stream is cut", func() bool {
 		for range 10 * eventPage { // until the buffers of both ends are full

@@ -14,62 +14,41 @@ const (
 	// streamReads is how many streams may read at once: when something happens all of them want to, and starts need the
 	// connections too.
 	streamReads = 4
-	// tenantShare is the part of all streams that one tenant may have open.
-	tenantShare = 4
 )
 
-// watcher asks, for all streams of the process, whether anything new happened, and wakes them. It also bounds how many
-// there are.
+// watcher asks, for all streams of the process, whether anything new happened, and wakes them.
 type watcher struct {
 	events Events
 	log    *slog.Logger
 	every  time.Duration
-	most   int           // streams
+	places *places
 	reads  chan struct{} // holds one element for each stream that reads
 	wanted chan struct{} // gets an element when the first stream opens
 
-	mu       sync.Mutex
-	open     int
-	byTenant map[string]int // "" are operators
-	end      berth.Position // the newest position that was seen
-	news     chan struct{}  // closed when end changes
-	failing  bool
+	mu      sync.Mutex     // guards the rest
+	end     berth.Position // the newest position that was seen
+	news    chan struct{}  // closed when end changes
+	failing bool
 }
 
 func newWatcher(events Events, log *slog.Logger, every time.Duration, most int) *watcher {
 	return &watcher{
-		events: events, log: log, every: every, most: most,
-		reads: make(chan struct{}, streamReads), wanted: make(chan struct{}, 1),
-		byTenant: make(map[string]int), news: make(chan struct{}),
+		events: events, log: log, every: every, places: newPlaces(most),
+		reads: make(chan struct{}, streamReads), wanted: make(chan struct{}, 1), news: make(chan struct{}),
 	}
 }
 
 // enter takes a place for a stream of a tenant, or refuses it. Leave gives it back.
 func (w *watcher) enter(tenantID string) (leave func(), err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.open >= w.most {
-		return nil, unavailable("As many streams are open here as may be; ask again.")
+	leave, err = w.places.enter(tenantID)
+	if err != nil {
+		return nil, err
 	}
-	if w.byTenant[tenantID] >= max(1, w.most/tenantShare) {
-		return nil, unavailable("The tenant has as many streams open here as it may; close one, or ask again.")
-	}
-	w.open++
-	w.byTenant[tenantID]++
 	select {
 	case w.wanted <- struct{}{}:
 	default: // it knows
 	}
-	return func() { w.leave(tenantID) }, nil
-}
-
-func (w *watcher) leave(tenantID string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.open--
-	if w.byTenant[tenantID]--; w.byTenant[tenantID] == 0 {
-		delete(w.byTenant, tenantID)
-	}
+	return leave, nil
 }
 
 // state returns the newest position that was seen, and what is closed once there is a newer one. A reader that takes it
@@ -112,11 +91,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-func (w *watcher) isWanted() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.open > 0
-}
+func (w *watcher) isWanted() bool { return w.places.taken() > 0 }
 
 // look asks once. While the database is away streams stay open and get what they missed later.
 func (w *watcher) look(ctx context.Context) {

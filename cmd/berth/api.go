@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -137,13 +136,14 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	refusals := postgres.NewRefusalCounter(p.store, logger)
 	p.server, err = api.New(api.Dependencies{
 		Placer: p.store, Sessions: p.store, Workers: p.store, Renewals: p.store, Database: p.store,
-		Events: p.store, Capacity: p.store, Waker: reaper, Refusals: refusals,
-		Keys:         auth.NewAuthenticator(p.store, auth.AuthenticatorConfig{}),
-		Signer:       signer,
-		RejoinTokens: rejoins,
-		SigningKeys:  keys,
-		Log:          logger,
-	}, apiConfig(settings, demo, telemetry.Handler(registry), httpMetrics))
+		Events: p.store, Capacity: p.store, Users: p.store, Backplane: p.bus, Waker: reaper, Refusals: refusals,
+		Keys:          auth.NewAuthenticator(p.store, auth.AuthenticatorConfig{}),
+		Signer:        signer,
+		RejoinTokens:  rejoins,
+		SessionTokens: auth.NewSessionTokens(keys),
+		SigningKeys:   keys,
+		Log:           logger,
+	}, apiConfig(settings, demo, registry, httpMetrics))
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func detection(settings config.API) berth.Detection {
 }
 
 func apiConfig(
-	settings config.API, demo *api.Demo, metrics http.Handler, httpMetrics *telemetry.HTTPMetrics,
+	settings config.API, demo *api.Demo, registry *prometheus.Registry, httpMetrics *telemetry.HTTPMetrics,
 ) api.Config {
 	return api.Config{
 		Listen:          settings.HTTP.Listen,
@@ -215,10 +215,12 @@ func apiConfig(
 		TURN:            turn(settings.TURN),
 		RejoinHold:      settings.Placement.HoldRejoin,
 		Streams:         settings.Streams.Most,
+		TopicStreams:    settings.Streams.Topics,
 		StreamKeepAlive: settings.Streams.KeepAlive,
 		ShutdownDelay:   shutdownDelay(settings),
 		ShutdownTimeout: settings.HTTP.ShutdownTimeout,
-		Metrics:         metrics,
+		Registerer:      registry,
+		Metrics:         telemetry.Handler(registry),
 		HTTPMetrics:     httpMetrics,
 		Web:             web.Handler(web.Config{Dev: demo != nil}),
 	}

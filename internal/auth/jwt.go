@@ -17,6 +17,8 @@ const (
 	// maxToken bounds what is parsed, in bytes. Ids of 128 characters give tokens of about 1.4 kB, all the topics that may be
 	// named 3 kB more.
 	maxToken = 5120
+	// anyAudience is no worker's id.
+	anyAudience = "*"
 )
 
 // registered holds the fields that every JWT of Berth has (RFC 7519 section 4.1). The audience is one
@@ -72,16 +74,20 @@ func sign(ctx context.Context, keys *Keys, typ string, payload jwt.Claims, now t
 	return signed, nil
 }
 
-// verify checks form, type, signature, issuer, audience and times, and fills payload.
+// verify checks form, type, signature, issuer, audience unless that is anyAudience, and times, and fills payload.
 func verify(ctx context.Context, keys *Keys, typ, audience, token string, payload jwt.Claims, now time.Time) error {
 	if len(token) > maxToken || strings.ContainsFunc(token, notInToken) {
 		return ErrTokenInvalid
 	}
-	parser := jwt.NewParser(
-		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithIssuer(issuer), jwt.WithAudience(audience),
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithIssuer(issuer),
 		jwt.WithExpirationRequired(), jwt.WithNotBeforeRequired(), jwt.WithStrictDecoding(), jwt.WithLeeway(leeway),
 		jwt.WithTimeFunc(func() time.Time { return now }),
-	)
+	}
+	if audience != anyAudience {
+		options = append(options, jwt.WithAudience(audience))
+	}
+	parser := jwt.NewParser(options...)
 	_, err := parser.ParseWithClaims(token, payload, func(t *jwt.Token) (any, error) {
 		kid, isText := t.Header["kid"].(string)
 		if !isText || t.Header["typ"] != typ {

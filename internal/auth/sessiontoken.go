@@ -101,8 +101,25 @@ func NewVerifier(keys *Keys, workerID string) *Verifier {
 // Verify checks a session token at now, the database's time as well as this process knows it. The error is
 // ErrTokenInvalid, ErrTokenExpired, ErrTokenAudience or ErrUnavailable.
 func (v *Verifier) Verify(ctx context.Context, token string, now time.Time) (SessionToken, error) {
+	return verifySession(ctx, v.keys, v.workerID, token, now)
+}
+
+// SessionTokens checks session tokens whichever worker they are for, for what a peer may do elsewhere.
+type SessionTokens struct {
+	keys *Keys
+}
+
+// NewSessionTokens returns a verifier for API processes.
+func NewSessionTokens(keys *Keys) *SessionTokens { return &SessionTokens{keys: keys} }
+
+// Verify is that of a Verifier, without ErrTokenAudience.
+func (s *SessionTokens) Verify(ctx context.Context, token string, now time.Time) (SessionToken, error) {
+	return verifySession(ctx, s.keys, anyAudience, token, now)
+}
+
+func verifySession(ctx context.Context, keys *Keys, audience, token string, now time.Time) (SessionToken, error) {
 	var payload sessionPayload
-	if err := verify(ctx, v.keys, sessionTokenType, v.workerID, token, &payload, now); err != nil {
+	if err := verify(ctx, keys, sessionTokenType, audience, token, &payload, now); err != nil {
 		return SessionToken{}, err
 	}
 	t := SessionToken{

@@ -88,6 +88,7 @@ type Placement struct {
 // Streams bounds the event streams of an API process.
 type Streams struct {
 	Most      int           `env:"BERTH_STREAMS" default:"256" min:"1" max:"100000"`
+	Topics    int           `env:"BERTH_TOPIC_STREAMS" default:"4096" min:"1" max:"100000"`
 	KeepAlive time.Duration `env:"BERTH_STREAM_KEEPALIVE" default:"15s" min:"1s" max:"5m"`
 }
 

@@ -29,6 +29,7 @@ func meaning(name string) string {
 		"BERTH_CONNECT_WINDOW": "How long a new session waits for its first connection before its slot is given back.",
 		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",
 
+		"BERTH_TOPIC_STREAMS":    "Most streams of topics open at once in one process. One tenant may have a quarter of them.",
 		"BERTH_STREAMS":          "Most event streams open at once in one process. One tenant may have a quarter of them.",
 		"BERTH_STREAM_KEEPALIVE": "Silence after which an event stream gets a comment. Keep it under the idle timeout of every proxy between.",
 

@@ -145,6 +145,12 @@ func (s *Store) Ping(ctx context.Context) error {
 	return fault(s.pool.QueryRow(ctx, "select 1").Scan(new(int)))
 }
 
+// Clock is the database's.
+func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
+	err = s.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&now)
+	return now, fault(err)
+}
+
 // written notes whether a write found room.
 func (s *Store) written(err error) {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)

@@ -227,6 +227,27 @@ func (e Strategy) Valid() bool {
 	}
 }
 
+// Defines values for SubscribedRecovered.
+const (
+	Complete SubscribedRecovered = "complete"
+	Partial  SubscribedRecovered = "partial"
+	Reset    SubscribedRecovered = "reset"
+)
+
+// Valid indicates whether the value is a known member of the SubscribedRecovered enum.
+func (e SubscribedRecovered) Valid() bool {
+	switch e {
+	case Complete:
+		return true
+	case Partial:
+		return true
+	case Reset:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WorkerState.
 const (
 	Draining WorkerState = "draining"
@@ -290,6 +311,16 @@ type CapacityTotal struct {
 
 // Code defines model for Code.
 type Code string
+
+// DirectMessage defines model for DirectMessage.
+type DirectMessage struct {
+	// Connections How many connections the user has, on the workers that were told.
+	Connections int `json:"connections"`
+	User        ID  `json:"user"`
+
+	// Workers How many workers were told.
+	Workers int `json:"workers"`
+}
 
 // DrainRequest defines model for DrainRequest.
 type DrainRequest struct {
@@ -368,6 +399,14 @@ type KillRequest struct {
 	WorkerID ID `json:"worker_id"`
 }
 
+// OffsetRange defines model for OffsetRange.
+type OffsetRange struct {
+	From int64 `json:"from"`
+
+	// To Included.
+	To int64 `json:"to"`
+}
+
 // OnWorkerLoss `rejoin`: wait for a peer to rejoin, then place anew. `replace`: place anew at once. `end`: end.
 type OnWorkerLoss string
 
@@ -386,6 +425,7 @@ type Peer struct {
 	ConnectedAt *time.Time `json:"connected_at,omitempty"`
 	ID          ID         `json:"id"`
 	Role        Word       `json:"role"`
+	User        *ID        `json:"user,omitempty"`
 	WorkerID    *ID        `json:"worker_id,omitempty"`
 }
 
@@ -393,12 +433,18 @@ type Peer struct {
 type PeerName struct {
 	ID   ID   `json:"id"`
 	Role Word `json:"role"`
+	User *ID  `json:"user,omitempty"`
 }
 
 // PeerRequest defines model for PeerRequest.
 type PeerRequest struct {
 	ID   *ID   `json:"id,omitempty"`
 	Role *Word `json:"role,omitempty"`
+
+	// Topics Which of its tenant's topics a peer may use. It travels in the peer's tokens, so all patterns together have at most
+	// 2048 characters.
+	Topics *TopicGrant `json:"topics,omitempty"`
+	User   *ID         `json:"user,omitempty"`
 }
 
 // Placement defines model for Placement.
@@ -450,6 +496,25 @@ type Problem struct {
 
 	// Type Where the code is explained.
 	Type string `json:"type"`
+}
+
+// PublishRequest defines model for PublishRequest.
+type PublishRequest struct {
+	// Data Any JSON, `null` too.
+	Data json.RawMessage `json:"data"`
+}
+
+// PublishedMessage defines model for PublishedMessage.
+type PublishedMessage struct {
+	// Epoch Identity of the topic's history.
+	Epoch string `json:"epoch"`
+
+	// Offset Of this message: 1 for the first of the epoch, then dense.
+	Offset int64 `json:"offset"`
+
+	// Processes How many processes with listeners were told.
+	Processes int       `json:"processes"`
+	Topic     TopicName `json:"topic"`
 }
 
 // Region defines model for Region.
@@ -633,6 +698,64 @@ type SessionState string
 // Strategy `spread`: on the least loaded worker. `pack`: on the fullest with room, so that idle ones appear.
 type Strategy string
 
+// Subscribed Event `subscribed`.
+type Subscribed struct {
+	Epoch   string       `json:"epoch"`
+	Missing *OffsetRange `json:"missing,omitempty"`
+
+	// Offset Messages with larger offsets follow.
+	Offset int64 `json:"offset"`
+
+	// Recovered `complete`: all after your position follows. `partial`: all but `missing`. `reset`: your position is of a history
+	// that is over, so what you missed is unknown. Absent where no position was named.
+	Recovered *SubscribedRecovered `json:"recovered,omitempty"`
+	Topic     TopicName            `json:"topic"`
+}
+
+// SubscribedRecovered `complete`: all after your position follows. `partial`: all but `missing`. `reset`: your position is of a history
+// that is over, so what you missed is unknown. Absent where no position was named.
+type SubscribedRecovered string
+
+// TopicGrant Which of its tenant's topics a peer may use. It travels in the peer's tokens, so all patterns together have at most
+// 2048 characters.
+type TopicGrant struct {
+	// Publish What it may publish to. Absent means none.
+	Publish *[]TopicPattern `json:"publish,omitempty"`
+
+	// Subscribe What it may listen to. Absent means every topic, `[]` none.
+	Subscribe *[]TopicPattern `json:"subscribe,omitempty"`
+}
+
+// TopicMessage Event `message`.
+type TopicMessage struct {
+	// Data What was published.
+	Data   json.RawMessage `json:"data"`
+	Offset int64           `json:"offset"`
+	Topic  TopicName       `json:"topic"`
+}
+
+// TopicName defines model for TopicName.
+type TopicName = string
+
+// TopicPattern A topic, the beginning of one followed by `*`, or `*` alone for every topic.
+type TopicPattern = string
+
+// TopicState defines model for TopicState.
+type TopicState struct {
+	// Epoch Identity of the topic's history. Absent while it has none.
+	Epoch *string `json:"epoch,omitempty"`
+
+	// Members How many listen, as far as was heard within the last seconds.
+	Members int `json:"members"`
+
+	// Offset Of the newest message; 0 before the first.
+	Offset int64 `json:"offset"`
+
+	// Processes How many processes they are connected to.
+	Processes int       `json:"processes"`
+	Topic     TopicName `json:"topic"`
+}
+
 // Word defines model for Word.
 type Word = string
 
@@ -698,6 +821,12 @@ type SessionID = ID
 
 // Tenant defines model for Tenant.
 type Tenant = ID
+
+// Topic defines model for Topic.
+type Topic = TopicName
+
+// UserID defines model for UserId.
+type UserID = ID
 
 // WorkerID defines model for WorkerId.
 type WorkerID = ID
@@ -819,6 +948,15 @@ type SessionEventsParams struct {
 	LastEventID *LastEventIDQuery `form:"last_event_id,omitempty" json:"last_event_id,omitempty"`
 }
 
+// FollowTopicParams defines parameters for FollowTopic.
+type FollowTopicParams struct {
+	// From The same, for clients that cannot set headers. The header wins.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// Token A session token, unless it is the bearer. API keys are not taken here.
+	Token *string `form:"token,omitempty" json:"token,omitempty"`
+}
+
 // ListWorkersParams defines parameters for ListWorkers.
 type ListWorkersParams struct {
 	// Cursor The `next_cursor` of the page before.
@@ -842,6 +980,12 @@ type AddPeerJSONRequestBody = PeerRequest
 
 // RejoinSessionJSONRequestBody defines body for RejoinSession for application/json ContentType.
 type RejoinSessionJSONRequestBody = RejoinRequest
+
+// PublishJSONRequestBody defines body for Publish for application/json ContentType.
+type PublishJSONRequestBody = PublishRequest
+
+// SendToUserJSONRequestBody defines body for SendToUser for application/json ContentType.
+type SendToUserJSONRequestBody = PublishRequest
 
 // DrainWorkerJSONRequestBody defines body for DrainWorker for application/json ContentType.
 type DrainWorkerJSONRequestBody = DrainRequest
@@ -914,6 +1058,21 @@ type ServerInterface interface {
 	// RejoinSession Get the session back after its worker failed
 	// (POST /v1/sessions/{id}/rejoin)
 	RejoinSession(w http.ResponseWriter, r *http.Request, id SessionID)
+	// GetTopic See a topic
+	// (GET /v1/topics/{topic})
+	GetTopic(w http.ResponseWriter, r *http.Request, topic Topic)
+	// FollowTopic Follow a topic
+	// (GET /v1/topics/{topic}/messages)
+	FollowTopic(w http.ResponseWriter, r *http.Request, topic Topic, params FollowTopicParams)
+	// PreflightFollowTopic CORS preflight of following a topic
+	// (OPTIONS /v1/topics/{topic}/messages)
+	PreflightFollowTopic(w http.ResponseWriter, r *http.Request, topic Topic)
+	// Publish Publish to a topic
+	// (POST /v1/topics/{topic}/messages)
+	Publish(w http.ResponseWriter, r *http.Request, topic Topic)
+	// SendToUser Send to a user
+	// (POST /v1/users/{id}/messages)
+	SendToUser(w http.ResponseWriter, r *http.Request, id UserID)
 	// ListWorkers List workers, by id
 	// (GET /v1/workers)
 	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
@@ -1058,6 +1217,36 @@ func (_ Unimplemented) PreflightRejoin(w http.ResponseWriter, r *http.Request, i
 // RejoinSession Get the session back after its worker failed
 // (POST /v1/sessions/{id}/rejoin)
 func (_ Unimplemented) RejoinSession(w http.ResponseWriter, r *http.Request, id SessionID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetTopic See a topic
+// (GET /v1/topics/{topic})
+func (_ Unimplemented) GetTopic(w http.ResponseWriter, r *http.Request, topic Topic) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// FollowTopic Follow a topic
+// (GET /v1/topics/{topic}/messages)
+func (_ Unimplemented) FollowTopic(w http.ResponseWriter, r *http.Request, topic Topic, params FollowTopicParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PreflightFollowTopic CORS preflight of following a topic
+// (OPTIONS /v1/topics/{topic}/messages)
+func (_ Unimplemented) PreflightFollowTopic(w http.ResponseWriter, r *http.Request, topic Topic) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Publish Publish to a topic
+// (POST /v1/topics/{topic}/messages)
+func (_ Unimplemented) Publish(w http.ResponseWriter, r *http.Request, topic Topic) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SendToUser Send to a user
+// (POST /v1/users/{id}/messages)
+func (_ Unimplemented) SendToUser(w http.ResponseWriter, r *http.Request, id UserID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1643,6 +1832,165 @@ func (siw *ServerInterfaceWrapper) RejoinSession(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// GetTopic operation middleware
+func (siw *ServerInterfaceWrapper) GetTopic(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic Topic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTopic(w, r, topic)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FollowTopic operation middleware
+func (siw *ServerInterfaceWrapper) FollowTopic(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic Topic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params FollowTopicParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "token", r.URL.Query(), &params.Token, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FollowTopic(w, r, topic, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PreflightFollowTopic operation middleware
+func (siw *ServerInterfaceWrapper) PreflightFollowTopic(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic Topic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreflightFollowTopic(w, r, topic)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Publish operation middleware
+func (siw *ServerInterfaceWrapper) Publish(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "topic" -------------
+	var topic Topic
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Publish(w, r, topic)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SendToUser operation middleware
+func (siw *ServerInterfaceWrapper) SendToUser(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SendToUser(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWorkers operation middleware
 func (siw *ServerInterfaceWrapper) ListWorkers(w http.ResponseWriter, r *http.Request) {
 
@@ -1968,6 +2316,21 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/rejoin", wrapper.RejoinSession)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/topics/{topic}", wrapper.GetTopic)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/topics/{topic}/messages", wrapper.FollowTopic)
+	})
+	r.Group(func(r chi.Router) {
+		r.Options(options.BaseURL+"/v1/topics/{topic}/messages", wrapper.PreflightFollowTopic)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/topics/{topic}/messages", wrapper.Publish)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/users/{id}/messages", wrapper.SendToUser)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/workers", wrapper.ListWorkers)
