@@ -17,7 +17,7 @@ func (b *Bus) tidy(ctx context.Context) {
 			b.streams.forget(names)
 			continue
 		}
-		b.await(ctx, next)
+		await(ctx, b.streams.idle, next)
 	}
 	if !b.streams.wasUsed() {
 		return
@@ -27,8 +27,8 @@ func (b *Bus) tidy(ctx context.Context) {
 	}
 }
 
-// await waits for d, or for a stream to become unused; negative: for that only.
-func (b *Bus) await(ctx context.Context, d time.Duration) {
+// await waits for d, or for a signal; negative: for that only.
+func await(ctx context.Context, raised signal, d time.Duration) {
 	var due <-chan time.Time
 	if d >= 0 {
 		timer := time.NewTimer(d)
@@ -37,7 +37,7 @@ func (b *Bus) await(ctx context.Context, d time.Duration) {
 	}
 	select {
 	case <-due:
-	case <-b.streams.idle:
+	case <-raised:
 	case <-ctx.Done():
 	}
 }

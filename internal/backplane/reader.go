@@ -22,12 +22,10 @@ func pause(ctx context.Context, tries int) {
 func (b *Bus) read(ctx context.Context) {
 	failures := 0
 	for ctx.Err() == nil {
+		next := b.streams.ripen(time.Now())
 		tasks := b.streams.tasks()
 		if len(tasks) == 0 {
-			select {
-			case <-b.streams.work:
-			case <-ctx.Done():
-			}
+			await(ctx, b.streams.work, next)
 			continue
 		}
 		err := b.round(ctx, tasks)
@@ -90,6 +88,9 @@ func (b *Bus) readAll(ctx context.Context, tasks []task) error {
 func (b *Bus) serve(s *stream, read page) {
 	if !read.found() {
 		b.streams.vanished(s)
+		return
+	}
+	if b.streams.postpone(s, read, b.config.ResetSpread) {
 		return
 	}
 	given, to, behind := b.streams.follow(s, read)

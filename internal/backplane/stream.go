@@ -23,6 +23,9 @@ type stream struct {
 	refs  int       // subs, and calls of Subscribe on the way there: the topic's members in this process
 	since time.Time // without refs
 
+	next Position // the topic's own, while its reset is put off; see postpone
+	ripe bool     // it was put off for long enough
+
 	counted int // the members that the database was told of last; negative if that is not known
 
 	unregistered bool // its interest must be made anew

@@ -25,10 +25,12 @@ type streams struct {
 	queue     []*stream            // of the reader
 	unused    map[*stream]struct{} // streams without refs
 	strays    map[string]struct{}
-	uneven    map[*stream]struct{} // streams whose members changed since they were counted
-	serving   *stream              // the dispatcher delivers a message of it; the reader lets it be
-	listening bool                 // interest may be registered: somebody hears what it brings
-	used      bool                 // somebody joined, ever
+	uneven    map[*stream]struct{}  // streams whose members changed since they were counted
+	resets    map[*stream]time.Time // those put off, and until when
+	members   int                   // refs of all streams
+	serving   *stream               // the dispatcher delivers a message of it; the reader lets it be
+	listening bool                  // interest may be registered: somebody hears what it brings
+	used      bool                  // somebody joined, ever
 	closed    bool
 }
 
@@ -46,7 +48,7 @@ func newStreams() *streams {
 	return &streams{
 		wants: make(signal, 1), work: make(signal, 1), idle: make(signal, 1), moves: make(signal, 1), done: make(chan struct{}),
 		byName: map[string]*stream{}, unused: map[*stream]struct{}{}, strays: map[string]struct{}{},
-		uneven: map[*stream]struct{}{},
+		uneven: map[*stream]struct{}{}, resets: map[*stream]time.Time{},
 	}
 }
 
@@ -94,6 +96,7 @@ func (b *streams) enter(name string) (*stream, chan struct{}, error) {
 		return s, s.left, nil
 	}
 	s.refs++
+	b.members++
 	b.recount(s)
 	delete(b.unused, s)
 	return s, s.ready, nil
@@ -103,7 +106,11 @@ func (b *streams) enter(name string) (*stream, chan struct{}, error) {
 func (b *streams) attach(s *stream, sub *Subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sub.at, sub.start = s.at, s.at
+	sub.at = s.at
+	if _, waits := b.resets[s]; waits {
+		sub.at = s.next
+	}
+	sub.start = sub.at
 	s.subs = append(slices.Clip(s.subs), sub)
 }
 
@@ -123,6 +130,7 @@ func (b *streams) release(s *stream) {
 		return
 	}
 	s.refs--
+	b.members--
 	b.recount(s)
 	if s.refs == 0 {
 		s.since = time.Now()
@@ -236,6 +244,7 @@ func (b *streams) refuse(s *stream, err error) {
 	if s.state == registering {
 		delete(b.byName, s.name)
 		delete(b.unused, s)
+		b.members -= s.refs
 		s.settle(gone, err)
 	}
 }

@@ -46,6 +46,7 @@ type modelSub struct {
 func newModel() *model {
 	m := &model{streams: newStreams(), trimmed: map[string]int64{}}
 	m.streams.listen()
+	m.streams.members = 1000 // as of other topics: so many that resets are put off
 	return m
 }
 
@@ -167,6 +168,9 @@ func (m *model) Tidy(*rapid.T) {
 	}
 }
 
+// Ripen says that it is late enough for resets.
+func (m *model) Ripen(*rapid.T) { m.streams.ripen(time.Now().Add(time.Hour)) }
+
 // Read takes the reader's next step.
 func (m *model) Read(t *rapid.T) {
 	if len(m.pending) > 0 {
@@ -229,6 +233,9 @@ func (m *model) serve() {
 		case !m.page.found():
 			m.streams.vanished(task.s)
 		default:
+			if m.streams.postpone(task.s, m.page, time.Hour) {
+				continue
+			}
 			given, to, behind := m.streams.follow(task.s, m.page)
 			for _, message := range given {
 				for _, sub := range to {
@@ -269,6 +276,7 @@ func (m *model) Rest(t *rapid.T) {
 			t.Fatalf("no rest: %d told, phase %d, queue %d", len(m.told), m.phase, len(m.streams.queue))
 		}
 		m.Read(t)
+		m.Ripen(t)
 		m.Attach(t)
 		if rounds%10 == 0 {
 			m.Hear(t)
@@ -289,7 +297,7 @@ func (m *model) Rest(t *rapid.T) {
 
 // quiet says that nothing is under way.
 func (m *model) quiet() bool {
-	return len(m.told)+len(m.handing)+len(m.pending)+len(m.tasks)+len(m.joins)+len(m.leaving)+len(m.streams.queue)+m.phase == 0
+	return len(m.told)+len(m.handing)+len(m.pending)+len(m.tasks)+len(m.joins)+len(m.leaving)+len(m.streams.queue)+len(m.streams.resets)+m.phase == 0
 }
 
 // What is told about an epoch that is over may have the offset that is next in the new one.
@@ -360,7 +368,7 @@ func TestStreamsMissNothingInAnyOrder(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check, "publish": m.Publish, "publish more": m.Publish, "truncate": m.Truncate, "reconnect": m.Reconnect,
 			"hear": m.Hear, "hear more": m.Hear, "join": m.Join, "attach": m.Attach, "leave": m.Leave, "tidy": m.Tidy,
-			"read": m.Read, "read more": m.Read, "read most": m.Read, "read on": m.Read, "rest": m.Rest,
+			"read": m.Read, "read more": m.Read, "read most": m.Read, "read on": m.Read, "ripen": m.Ripen, "rest": m.Rest,
 		})
 		m.Rest(t)
 		m.check(t)
