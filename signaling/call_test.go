@@ -218,6 +218,11 @@ func TestRelayRefusesWhatCannotBePassedOn(t *testing.T) {
 	t.Parallel()
 	w1, _ := newCallServers(t)
 	a, _ := w1.join(1, "a")
+	eventually(t, "the join is over", func() bool {
+		w1.hub.mu.Lock()
+		defer w1.hub.mu.Unlock()
+		return len(w1.hub.joining) == 0
+	})
 	w1.topics.fail(errors.New("away"))
 	a.send(`{"type":"offer","id":"7","sdp":"o1"}`)
 	if f := a.expect("error"); f.text("code") != MediaFailed || f.text("reply_to") != "7" {

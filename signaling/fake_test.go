@@ -330,6 +330,8 @@ func newFakeWire() *fakeWire {
 	return &fakeWire{in: make(chan []byte, 16), cut: make(chan struct{})}
 }
 
+func (w *fakeWire) Await() {}
+
 func (w *fakeWire) Read() (bool, []byte, error) {
 	select {
 	case m, ok := <-w.in:

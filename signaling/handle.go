@@ -60,14 +60,15 @@ func (p *peer) dispatch(ctx context.Context, req request) {
 	}
 }
 
-// leave takes the peer off its session at once, ends the session if it was the last, and says goodbye.
+// leave takes the peer off its session at once, ends the session if it was the last, and says goodbye. The database is
+// told once the peer is off: the end of a call, which it may answer at once, is no goodbye.
 func (p *peer) leave() {
 	p.bye = true
 	p.closeMedia()
 	gone := p.gone(p.session.held)
 	gone.Left = true
-	p.hub.settler.disconnect(gone)
 	p.hub.detach(p.session, p, true)
+	p.hub.settler.disconnect(gone)
 	p.sender.close(CloseBye, reasonBye)
 }
 

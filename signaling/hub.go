@@ -115,6 +115,7 @@ type Hub struct {
 	metrics *metrics
 	settler *settler
 	joins   gates
+	ping    []byte         // the frame
 	tasks   sync.WaitGroup // connections, their writers, and the settler
 
 	mu        sync.Mutex
@@ -141,6 +142,7 @@ func New(config Config, deps Deps) (*Hub, error) {
 		config:   config,
 		deps:     deps,
 		door:     newDoor(config, m),
+		ping:     encode(plainFrame{Type: typePing}),
 		metrics:  m,
 		sessions: map[berth.SessionKey]*session{},
 		joining:  map[berth.Held]int{},

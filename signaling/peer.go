@@ -53,23 +53,36 @@ func (p *peer) gone(held berth.Held) departure {
 	}
 }
 
-// read handles messages one by one. While the connection is closing it reads on and ignores, because unread bytes
-// would turn the close frame into a reset.
+// read handles messages one by one, each in a goroutine of its own: the stack that this takes would stay with a connection
+// that is idle again.
 func (p *peer) read(ctx context.Context) {
+	more := make(chan bool)
 	for {
-		text, message, err := p.sender.wire.Read()
-		if err != nil {
-			if code, reason := violation(err); code != 0 {
-				p.sender.close(code, reason)
-			}
+		p.sender.wire.Await()
+		p.hub.tasks.Go(func() { more <- p.readOne(ctx) })
+		if !<-more {
 			return
 		}
-		if _, closing := p.sender.closed(); closing {
-			continue
-		}
-		p.heard()
-		p.handle(ctx, text, message)
 	}
+}
+
+// readOne handles the next message and reports whether there may be another one. While the connection is closing it reads
+// and ignores, because unread bytes would turn the close frame into a reset.
+func (p *peer) readOne(ctx context.Context) (more bool) {
+	defer p.hub.contain(ctx, p.sender)
+	text, message, err := p.sender.wire.Read()
+	if err != nil {
+		if code, reason := violation(err); code != 0 {
+			p.sender.close(code, reason)
+		}
+		return false
+	}
+	if _, closing := p.sender.closed(); closing {
+		return true
+	}
+	p.heard()
+	p.handle(ctx, text, message)
+	return true
 }
 
 // startPings arms the application ping. It also looks whether the client was heard in time: a client may be silent
@@ -110,6 +123,6 @@ func (p *peer) beat() {
 		p.sender.close(CloseTryLater, reasonSilent)
 		return
 	}
-	p.sender.sendPing(encode(plainFrame{Type: typePing}))
+	p.sender.sendPing(p.hub.ping)
 	p.ping.Reset(min(p.hub.config.PingInterval, left))
 }

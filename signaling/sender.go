@@ -12,6 +12,9 @@ type wire interface {
 	// Write sends one text frame. It blocks until the kernel has taken it.
 	Write(frame []byte) error
 
+	// Await returns when there is something to read, or never will be. It needs little stack, or returns at once.
+	Await()
+
 	// Read returns the next message. After an error there is nothing more to read.
 	Read() (text bool, message []byte, err error)
 
@@ -170,13 +173,13 @@ func (s *sender) flush() {
 		case !ok:
 			return
 		}
+		if next.ping {
+			s.wire.Ping() // first, so that its pong is not the last that the reader waits for
+		}
 		if s.wire.Write(next.data) != nil {
 			s.wire.Cut() // the reader notices, and cleans up
 			close(s.gone)
 			return
-		}
-		if next.ping {
-			s.wire.Ping()
 		}
 		s.wrote(next)
 	}

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// readBuffer holds a usual frame of a client with its head; the rest of a larger one is read past it.
-	readBuffer = 256
+	// readBuffer is the least that bufio takes. It holds the head of any frame; inbound has a buffer.
+	readBuffer = 16
 	// controlBuffer holds any control frame (RFC 6455 section 5.5), so that each is one Write.
 	controlBuffer = 128
 	// copiedFrame is the size up to which a frame is copied behind its head rather than written in two pieces.
 	copiedFrame = 4 << 10
 
 	frameText  = 0x81 // the last frame of a text message
+	compressed = 0x40 // the bit that says so (RFC 7692 section 6)
 	frameClose = 0x88
 	framePing  = 0x89
 	framePong  = 0x8a
@@ -28,7 +29,8 @@ const (
 type stream struct {
 	net.Conn
 
-	early []byte // what the HTTP server had read already
+	in       *inbound
+	compress bool // frames that are worth it
 
 	mu    sync.Mutex // held by who writes
 	ended bool       // a close frame was the last
@@ -36,14 +38,7 @@ type stream struct {
 }
 
 // Read implements net.Conn.
-func (s *stream) Read(p []byte) (int, error) {
-	if len(s.early) == 0 {
-		return s.Conn.Read(p)
-	}
-	n := copy(p, s.early)
-	s.early = s.early[n:]
-	return n, nil
-}
+func (s *stream) Read(p []byte) (int, error) { return s.in.Read(p) }
 
 // Write implements net.Conn. It writes one control frame of the library. A pong waits for nobody: while another frame is
 // stuck, because the client does not read, the reader must not get stuck with it.
@@ -83,6 +78,19 @@ var frames = sync.Pool{New: func() any { room := make([]byte, 0, copiedFrame); r
 
 // writeText writes one text frame.
 func (s *stream) writeText(payload []byte) error {
+	if !s.compress || len(payload) < compressible {
+		return s.writeFrame(frameText, payload)
+	}
+	d, _ := deflaters.Get().(*deflater)
+	defer deflaters.Put(d)
+	small, err := d.deflate(payload)
+	if err != nil {
+		return err
+	}
+	return s.writeFrame(frameText|compressed, small)
+}
+
+func (s *stream) writeFrame(first byte, payload []byte) error {
 	defer s.answer()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +98,7 @@ func (s *stream) writeText(payload []byte) error {
 		return net.ErrClosed
 	}
 	var space [10]byte
-	head := appendHead(space[:0], len(payload))
+	head := appendHead(space[:0], first, len(payload))
 	if len(head)+len(payload) > copiedFrame {
 		pieces := net.Buffers{head, payload}
 		_, err := pieces.WriteTo(s.Conn)
@@ -102,9 +110,9 @@ func (s *stream) writeText(payload []byte) error {
 	return err
 }
 
-// appendHead appends the head of an unmasked text frame (RFC 6455 section 5.2).
-func appendHead(to []byte, size int) []byte {
-	switch to = append(to, frameText); {
+// appendHead appends the head of an unmasked frame (RFC 6455 section 5.2).
+func appendHead(to []byte, first byte, size int) []byte {
+	switch to = append(to, first); {
 	case size < 126:
 		return append(to, byte(size))
 	case size < 1<<16:
@@ -128,6 +136,8 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // it is there
-	h.stream = &stream{Conn: conn, early: append([]byte(nil), early...)}
+	h.stream = &stream{
+		Conn: conn, in: newInbound(conn, early), compress: h.Header().Get("Sec-WebSocket-Extensions") != "", // by now the answer is made
+	}
 	return h.stream, bufio.NewReadWriter(bufio.NewReaderSize(h.stream, readBuffer), bufio.NewWriterSize(h.stream, controlBuffer)), nil
 }

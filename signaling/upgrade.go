@@ -52,13 +52,13 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.door.enter(w) {
 		return
 	}
-	socket, err := accept(w, r)
+	socket, err := accept(w, r, h.config.Compression)
 	if err != nil {
 		h.door.leave()
 		h.metrics.refused("handshake") // accept has answered
 		return
 	}
-	h.start(context.WithoutCancel(r.Context()), socket, hs)
+	h.start(context.Background(), socket, hs) //nolint:forbidigo // the request's would keep the request in memory
 }
 
 // servesHere is false while the worker drains and nothing shows that the session is placed here: the hub does not
@@ -104,7 +104,8 @@ func (h *Hub) start(ctx context.Context, wire wire, hs handshake) {
 	h.mu.Unlock()
 }
 
-// admit joins a connection and has it served in another goroutine, since a join needs a deep stack that would stay.
+// admit joins a connection and has it served in another goroutine with another context: what a join needs of stack and
+// context would stay.
 func (h *Hub) admit(ctx context.Context, s *sender, hs handshake) {
 	var joined *peer
 	defer func() {
@@ -122,7 +123,22 @@ func (h *Hub) admit(ctx context.Context, s *sender, hs handshake) {
 		return
 	}
 	joined = p
-	h.tasks.Go(func() { h.serve(ctx, p) })
+	serving := h.renew(ctx, s)
+	h.tasks.Go(func() { h.serve(serving, p) })
+}
+
+// renew returns a context that ends when the connection's does, and has no memory of children.
+func (h *Hub) renew(ctx context.Context, s *sender) context.Context {
+	fresh, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := h.open[s]
+	h.open[s] = cancel
+	if h.stopped {
+		cancel() // Close has given up what it found
+	}
+	last()
+	return fresh
 }
 
 // serve runs a joined connection until it is gone.

@@ -1,11 +1,13 @@
 package signaling
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"sync"
 
 	"github.com/coder/websocket"
 )
@@ -15,34 +17,56 @@ import (
 type socket struct {
 	ws     *websocket.Conn
 	stream *stream
-	read   func() (websocket.MessageType, []byte, error)
+	read   func() (websocket.MessageType, io.Reader, error)
 }
 
 // accept upgrades the request. The caller has checked the origin; tokens among the offered subprotocols are never
-// echoed, since only berth.v1 is on offer.
-func accept(w http.ResponseWriter, r *http.Request) (*socket, error) {
+// echoed, since only berth.v1 is on offer. Context takeover is never offered: it costs 1.2 MB a connection.
+func accept(w http.ResponseWriter, r *http.Request, compress bool) (*socket, error) {
+	mode := websocket.CompressionDisabled
+	if compress {
+		mode = websocket.CompressionNoContextTakeover
+	}
 	taken := &hijacker{ResponseWriter: w}
 	ws, err := websocket.Accept(taken, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{Protocol},
+		CompressionMode:    mode,
 		InsecureSkipVerify: true, // because originAllowed decided already, on the whole origin and an exact list
 	})
 	if err != nil {
 		return nil, err
 	}
 	ws.SetReadLimit(MaxMessageBytes)
-	ctx := context.WithoutCancel(r.Context())
+	ctx := context.Background() //nolint:forbidigo // as for start
 	return &socket{
 		ws:     ws,
 		stream: taken.stream,
-		read:   func() (websocket.MessageType, []byte, error) { return ws.Read(ctx) },
+		read:   func() (websocket.MessageType, io.Reader, error) { return ws.Reader(ctx) },
 	}, nil
 }
 
+// Await implements wire.
+func (s *socket) Await() { s.stream.in.await() }
+
 // Read implements wire.
 func (s *socket) Read() (text bool, message []byte, err error) {
-	kind, message, err := s.read()
+	kind, r, err := s.read()
+	if err != nil {
+		return false, nil, err
+	}
+	room, _ := messages.Get().(*bytes.Buffer)
+	room.Reset()
+	if _, err = room.ReadFrom(r); err == nil {
+		message = bytes.Clone(room.Bytes())
+	}
+	if room.Cap() <= copiedFrame {
+		messages.Put(room)
+	}
 	return kind == websocket.MessageText, message, err
 }
+
+// messages holds room to read messages of unknown length into.
+var messages = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Write implements wire.
 func (s *socket) Write(frame []byte) error { return s.stream.writeText(frame) }
