@@ -300,13 +300,17 @@ func TestNudgeRenewsAtOnce(t *testing.T) {
 	t.Parallel()
 	inFakeTime(t, func(b *bench) {
 		b.place(1, berth.LossRejoin, 1)
-		b.sleep(10 * time.Second)
-		b.registry.set(func() { delete(b.registry.sessions, 1); b.registry.ended[1] = berth.EndedDeleted })
+		b.sleep(9 * time.Second) // between two renewals
+		b.registry.set(func() {
+			delete(b.registry.sessions, 1)
+			b.registry.ended[1] = berth.EndedDeleted
+			b.registry.lag = time.Millisecond // so that the burst falls into the first of its renewals
+		})
+		before := b.registry.counts().renewals
 		for range 100 {
 			b.keeper.nudge()
 		}
-		before := b.registry.counts().renewals
-		b.sleep(time.Millisecond)
+		b.sleep(3 * time.Millisecond)
 		b.wantFate(1, signaling.Fate{Ended: true, Reason: berth.EndedDeleted})
 		if got := b.registry.counts().renewals - before; got > 2 {
 			t.Fatalf("%d renewals for a burst of nudges", got)
