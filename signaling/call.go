@@ -3,23 +3,16 @@ package signaling
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/berth"
 )
-
-// Topics carry what the peers of a call say to each other between the workers that they are on.
-type Topics interface {
-	// Subscribe has deliver called with each message of the topic from now on, in order, until leave. deliver does not
-	// block.
-	Subscribe(ctx context.Context, topic string, deliver func(data []byte)) (leave func(), err error)
-
-	// Publish returns once the message is certain to be delivered, in the order of its calls.
-	Publish(ctx context.Context, topic string, data []byte) error
-}
 
 const (
 	// publishTimeout bounds the word that a peer came or went.
@@ -35,7 +28,7 @@ const (
 type call struct {
 	hub   *Hub
 	held  berth.Held
-	leave func()
+	topic *backplane.Subscription
 
 	mu     sync.Mutex // guards the rest, and what is kept of each peer; senders may be called under it
 	peers  map[string]*callPeer
@@ -46,11 +39,20 @@ type call struct {
 // openCall subscribes to a call's topic.
 func (h *Hub) openCall(ctx context.Context, held berth.Held) (*call, error) {
 	c := &call{hub: h, held: held, peers: map[string]*callPeer{}, remote: map[string]string{}, gone: map[string]string{}}
-	leave, err := h.deps.Topics.Subscribe(ctx, berth.CallTopic(held.Key), c.deliver)
+	background := context.WithoutCancel(ctx)
+	topic, err := h.deps.Topics.Subscribe(ctx, berth.CallTopic(held.Key), nil, func(m backplane.Message) {
+		switch {
+		case m.Opening:
+		case m.Notice():
+			h.beside(func() { c.recover(background) })
+		default:
+			c.deliver(m.Data)
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the call: %w", err)
 	}
-	c.leave = leave
+	c.topic = topic
 	return c, nil
 }
 
@@ -62,37 +64,52 @@ func (c *call) AddPeer(context.Context, berth.Peer, PeerEvents) (MediaPeer, erro
 // enlist makes p hear the call, and tells the other peer that it came.
 func (c *call) enlist(ctx context.Context, p *peer, connected berth.Connected) error {
 	again, at := connected.Again, connected.At.UnixMicro()
-	member := &callPeer{call: c, peer: p, again: again, at: at}
+	member := &callPeer{call: c, peer: p, again: again, returned: again, at: at, told: map[string]string{}}
 	background := context.WithoutCancel(ctx)
-	member.later = func(messages []berth.CallMessage) {
-		c.hub.beside(func() { member.sayAll(background, messages) })
+	member.later = func(announce bool, messages []berth.CallMessage) {
+		c.hub.beside(func() { member.sayAll(background, announce, messages) })
 	}
 	c.mu.Lock()
 	c.peers[p.info.ID] = member
 	for _, other := range connected.Peers {
+		member.told[other.ID] = other.ConnectionID // by its welcome
 		if c.remote[other.ID] == "" {
 			c.remote[other.ID] = other.ConnectionID // what was heard since is newer
 		}
 	}
 	c.mu.Unlock()
 	p.media = member
+	return member.announce(ctx)
+}
+
+// announce tells the other peer that this one is connected.
+func (p *callPeer) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	return c.publish(ctx, berth.CallMessage{
-		Type: berth.CallConnected, PeerID: p.info.ID, Role: p.info.Role, Connection: p.info.ConnectionID, Again: again,
-		At: at,
+	info := p.peer.info
+	p.call.mu.Lock()
+	saw := slices.Collect(maps.Values(p.told))
+	p.call.mu.Unlock()
+	return p.call.publish(ctx, berth.CallMessage{
+		Type: berth.CallConnected, PeerID: info.ID, Role: info.Role, Connection: info.ConnectionID, Again: p.returned, At: p.at,
+		Saw: saw,
 	})
 }
 
 // Close implements MediaSession.
-func (c *call) Close() { c.leave() }
+func (c *call) Close() { c.topic.Unsubscribe() }
 
 func (c *call) publish(ctx context.Context, m berth.CallMessage) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encode call message: %w", err)
 	}
-	return c.hub.deps.Topics.Publish(ctx, berth.CallTopic(c.held.Key), data)
+	return c.hub.say(ctx, berth.CallTopic(c.held.Key), data)
+}
+
+func (h *Hub) say(ctx context.Context, topic string, data []byte) error {
+	_, err := h.deps.Topics.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
+	return err
 }
 
 // deliver hands one message of the topic to the peers here that it is for.
@@ -136,11 +153,13 @@ func (c *call) news(m berth.CallMessage) bool {
 
 // callPeer is the MediaPeer of one connection to a call.
 type callPeer struct {
-	call  *call
-	peer  *peer
-	again bool                      // its next offer is that of a peer that came back
-	at    int64                     // when it connected, by the database's clock
-	later func([]berth.CallMessage) // publishes beside whoever delivers
+	call     *call
+	peer     *peer
+	again    bool                                              // its next offer is that of a peer that came back
+	returned bool                                              // it was connected to the call before
+	at       int64                                             // when it connected, by the database's clock
+	told     map[string]string                                 // the connections of others that the client knows of; guarded by call.mu
+	later    func(announce bool, messages []berth.CallMessage) // publishes beside whoever delivers
 
 	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
 	// guards them.
@@ -229,9 +248,10 @@ func (p *callPeer) hear(m berth.CallMessage) {
 	case berth.CallCandidate:
 		p.hearCandidate(m)
 	case berth.CallConnected:
-		p.send(peerFrame{Type: typePeerConnected, PeerID: m.PeerID, Role: m.Role})
-		p.repeat()
+		p.meet(m.PeerID, m.Role, m.Connection)
+		p.greet(m.Saw)
 	case berth.CallDisconnected:
+		delete(p.told, m.PeerID)
 		p.send(peerFrame{Type: typePeerDisconnected, PeerID: m.PeerID, Role: m.Role, Reason: m.Reason})
 	}
 }
@@ -248,17 +268,34 @@ func (p *callPeer) hearCandidate(m berth.CallMessage) {
 	p.send(frame)
 }
 
-// repeat publishes the open offer for a peer that came after it. It is the hub's task, since deliveries do not block.
-func (p *callPeer) repeat() {
-	if p.offer == nil {
-		return
+// meet tells the client that another is there, unless it knows. It is called with call.mu held.
+func (p *callPeer) meet(id, role, connection string) {
+	if p.told[id] != connection {
+		p.told[id] = connection
+		p.send(peerFrame{Type: typePeerConnected, PeerID: id, Role: role})
 	}
-	p.later(append([]berth.CallMessage{*p.offer}, p.kept...))
 }
 
-func (p *callPeer) sayAll(ctx context.Context, messages []berth.CallMessage) {
+// greet answers a peer that came: that this one is here, if the other did not see it, and the offer that is open. It is the
+// hub's task, since deliveries do not block. It is called with call.mu held.
+func (p *callPeer) greet(saw []string) {
+	seen := slices.Contains(saw, p.peer.info.ConnectionID)
+	if seen && p.offer == nil {
+		return
+	}
+	var open []berth.CallMessage
+	if p.offer != nil {
+		open = append([]berth.CallMessage{*p.offer}, p.kept...)
+	}
+	p.later(!seen, open)
+}
+
+func (p *callPeer) sayAll(ctx context.Context, announce bool, messages []berth.CallMessage) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
+	if announce && p.announce(ctx) != nil {
+		return // the client's next frame tells of it
+	}
 	for _, m := range messages {
 		if err := p.say(ctx, m); err != nil {
 			return // the client offers again when it hears nothing
@@ -280,5 +317,5 @@ func (h *Hub) parted(ctx context.Context, d berth.Disconnect, role string) error
 	if err != nil {
 		return fmt.Errorf("encode call message: %w", err)
 	}
-	return h.deps.Topics.Publish(ctx, berth.CallTopic(d.Key), data)
+	return h.say(ctx, berth.CallTopic(d.Key), data)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/berth"
 )
 
@@ -146,7 +147,7 @@ func TestLossThatWasToldIsNoNews(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w1.topics.Publish(t.Context(), berth.CallTopic(1), data); err != nil {
+		if _, err := w1.topics.Publish(t.Context(), backplane.Outgoing{Topic: berth.CallTopic(1), Data: data}); err != nil {
 			t.Fatal(err)
 		}
 	}

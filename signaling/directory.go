@@ -27,6 +27,7 @@ type Directory interface {
 type Grant struct {
 	berth.Held
 	SessionID string
+	TenantID  string
 	Peer      berth.Peer       // ID, Role and User
 	Topics    berth.TopicGrant // which topics the peer may use
 }

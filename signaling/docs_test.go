@@ -18,8 +18,9 @@ func TestDocumentationNamesTheWholeProtocol(t *testing.T) {
 	}
 	words := []string{
 		Protocol, typeWelcome, typeOffer, typeAnswer, typeCandidate, typePeerConnected, typePeerDisconnected, typeMoved,
-		typeError, typePing, typePong, typeBye, codeInvalidFrame, codeUnknownType, MediaBadSDP, MediaBadCandidate,
-		MediaNoOffer, MediaGlare, MediaFailed, codeRateLimited,
+		typeError, typePing, typePong, typeBye, typeSubscribe, typeSubscribed, typeUnsubscribe, typeUnsubscribed,
+		typePublish, typePublished, typePresence, typeMessage, codeForbidden, codeTooManySubs, codeTooLarge, codeUnavailable,
+		codeInvalidFrame, codeUnknownType, codeRateLimited, MediaBadSDP, MediaBadCandidate, MediaNoOffer, MediaGlare, MediaFailed,
 	}
 	for _, word := range words {
 		if !strings.Contains(string(page), "`"+word+"`") {

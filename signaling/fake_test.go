@@ -15,12 +15,14 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// fakeTokens accepts "key.generation.session.peer.role".
-type fakeTokens struct{}
+// fakeTokens accepts "key.generation.session.peer.role", of tenant "acme", and a user's id as a sixth part.
+type fakeTokens struct {
+	topics berth.TopicGrant // of every token
+}
 
-func (fakeTokens) VerifyToken(_ context.Context, token string) (Grant, error) {
+func (f fakeTokens) VerifyToken(_ context.Context, token string) (Grant, error) {
 	part := strings.Split(token, ".")
-	if len(part) != 5 {
+	if len(part) != 5 && len(part) != 6 {
 		return Grant{}, errors.New("forged")
 	}
 	if part[0] == "away" {
@@ -30,7 +32,10 @@ func (fakeTokens) VerifyToken(_ context.Context, token string) (Grant, error) {
 	if _, err := fmt.Sscan(part[0]+" "+part[1], &g.Key, &g.Generation); err != nil {
 		return Grant{}, fmt.Errorf("forged: %w", err)
 	}
-	g.SessionID, g.Peer = part[2], berth.Peer{ID: part[3], Role: part[4]}
+	g.SessionID, g.TenantID, g.Peer, g.Topics = part[2], "acme", berth.Peer{ID: part[3], Role: part[4]}, f.topics
+	if len(part) == 6 {
+		g.Peer.User = part[5]
+	}
 	return g, nil
 }
 
@@ -131,9 +136,9 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 
 // others are the connected peers of a session but one. It is called with mu held.
 func (d *fakeDirectory) others(key berth.SessionKey, peer string) (others []berth.Peer) {
-	for id := range d.connected {
+	for id, connection := range d.connected {
 		if other, ours := strings.CutPrefix(id, peerKey(key, "")); ours && other != peer {
-			others = append(others, berth.Peer{ID: other, Role: berth.RoleOffer})
+			others = append(others, berth.Peer{ID: other, Role: berth.RoleOffer, ConnectionID: connection})
 		}
 	}
 	return others
@@ -171,33 +176,20 @@ func (d *fakeDirectory) DisconnectPeer(_ context.Context, gone berth.Disconnect)
 
 // fakeTopics are topics in memory.
 type fakeTopics struct {
-	bus *backplane.Memory
+	*backplane.Memory
 
 	mu  sync.Mutex
 	err error // of Publish, when set
 }
 
-func (f *fakeTopics) Subscribe(ctx context.Context, topic string, deliver func([]byte)) (func(), error) {
-	sub, err := f.bus.Subscribe(ctx, topic, nil, func(m backplane.Message) {
-		if !m.Notice() {
-			deliver(m.Data)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return sub.Unsubscribe, nil
-}
-
-func (f *fakeTopics) Publish(ctx context.Context, topic string, data []byte) error {
+func (f *fakeTopics) Publish(ctx context.Context, messages ...backplane.Outgoing) ([]backplane.Published, error) {
 	f.mu.Lock()
 	err := f.err
 	f.mu.Unlock()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = f.bus.Publish(ctx, backplane.Outgoing{Topic: topic, Data: data})
-	return err
+	return f.Memory.Publish(ctx, messages...)
 }
 
 func (f *fakeTopics) fail(err error) {

@@ -65,6 +65,11 @@ type request struct {
 	id        string
 	sdp       string
 	candidate *Candidate // nil: end of candidates
+
+	// See topicframe.go.
+	wishes []wish
+	topics []string
+	data   []byte
 }
 
 // head is what every frame has.
@@ -118,6 +123,14 @@ func (r *request) parseBody(data []byte) error {
 		return r.parseSDP(data)
 	case typeCandidate:
 		return r.parseCandidate(data)
+	case typeSubscribe:
+		return r.parseSubscribe(data)
+	case typeUnsubscribe:
+		return r.parseUnsubscribe(data)
+	case typePublish:
+		return r.parsePublish(data)
+	case typePresence:
+		return r.parsePresence(data)
 	case typeBye, typePong:
 		if strict(data, &head{}) != nil {
 			return invalid(r.kind + " has no members but type and id")
@@ -240,6 +253,7 @@ type errorFrame struct {
 	Type    string `json:"type"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	Topic   string `json:"topic,omitempty"`
 	ReplyTo string `json:"reply_to,omitempty"`
 }
 

@@ -55,6 +55,8 @@ func (p *peer) dispatch(ctx context.Context, req request) {
 	case typePong:
 	case typeBye:
 		p.leave()
+	case typeSubscribe, typeUnsubscribe, typePublish, typePresence:
+		p.topicFrame(ctx, req)
 	default:
 		p.negotiate(ctx, req)
 	}

@@ -41,6 +41,9 @@ type Config struct {
 	DoubtHold      time.Duration // a session counts as held after a join that may be repeated; default 30s
 	SettleInterval time.Duration // between attempts to tell the database what it did not take; default 1s
 
+	MaxSubscriptions int    // topics of one connection; default 256
+	Inbox            string // topic of what is for users that are connected here; required for peers that have a user
+
 	QueueBytes int           // per connection, of frames not yet taken by the kernel; default 512 KiB
 	QueueAge   time.Duration // of the oldest such frame; default 5s
 	CloseGrace time.Duration // from the decision to close until the connection is cut; default 5s
@@ -63,6 +66,7 @@ func (c Config) withDefaults() Config {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 2*time.Second)
 	c.DoubtHold = cmp.Or(c.DoubtHold, berth.ConnectWindow)
 	c.SettleInterval = cmp.Or(c.SettleInterval, time.Second)
+	c.MaxSubscriptions = cmp.Or(c.MaxSubscriptions, 256)
 	c.QueueBytes = cmp.Or(c.QueueBytes, 512<<10)
 	c.QueueAge = cmp.Or(c.QueueAge, 5*time.Second)
 	c.CloseGrace = cmp.Or(c.CloseGrace, 5*time.Second)
@@ -115,7 +119,9 @@ type Hub struct {
 	metrics *metrics
 	settler *settler
 	joins   gates
-	ping    []byte         // the frame
+	ping    []byte // the frame
+	inbox   inbox
+	recent  recent
 	tasks   sync.WaitGroup // connections, their writers, and the settler
 
 	mu        sync.Mutex
@@ -151,6 +157,7 @@ func New(config Config, deps Deps) (*Hub, error) {
 		open:     map[*sender]context.CancelFunc{},
 	}
 	h.settler = newSettler(h)
+	h.inbox = inbox{hub: h, users: map[addressee]map[*peer]*letterbox{}}
 	return h, nil
 }
 

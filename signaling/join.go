@@ -52,10 +52,15 @@ func (h *Hub) verify(ctx context.Context, hs handshake) (Grant, *refusal) {
 // write, so that no renewal in between reports less than the database may know, and for a while longer when the client
 // is told to try again: its session must not be ended as forgotten before it does.
 func (h *Hub) connect(ctx context.Context, s *sender, grant Grant) (*peer, *refusal) {
-	p := &peer{hub: h, sender: s, info: grant.Peer, lastHeard: time.Now()}
+	p := &peer{hub: h, sender: s, info: grant.Peer, grant: grant, lastHeard: time.Now()}
 	p.info.ConnectionID = berth.NewID("c")
 	h.hold(grant.Held, 1)
 	defer h.hold(grant.Held, -1)
+	if p.info.User != "" {
+		if err := h.inbox.open(ctx, p); err != nil {
+			return nil, &refusal{code: CloseTryLater, reason: reasonUnavailable, err: err}
+		}
+	}
 	connected, err := h.write(ctx, grant.Held, p.info)
 	refused := connectRefusal(err)
 	if refused == nil {
@@ -64,6 +69,7 @@ func (h *Hub) connect(ctx context.Context, s *sender, grant Grant) (*peer, *refu
 	if refused == nil {
 		return p, nil
 	}
+	p.closeInbox()
 	h.settler.disconnect(p.gone(grant.Held)) // affects nothing if the database did not take it
 	if refused.code == CloseTryLater {
 		h.mu.Lock()

@@ -10,12 +10,13 @@ import (
 
 // metrics of one hub. Labels come from the closed sets of close codes, frame types and refusals.
 type metrics struct {
-	connections prometheus.Gauge
-	sessions    prometheus.Gauge
-	refusals    *prometheus.CounterVec
-	closes      *prometheus.CounterVec
-	frames      *prometheus.CounterVec
-	settles     *prometheus.CounterVec
+	connections   prometheus.Gauge
+	sessions      prometheus.Gauge
+	subscriptions prometheus.Gauge
+	refusals      *prometheus.CounterVec
+	closes        *prometheus.CounterVec
+	frames        *prometheus.CounterVec
+	settles       *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -27,6 +28,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		sessions: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_signaling_sessions",
 			Help: "Sessions that this worker serves now.",
+		}),
+		subscriptions: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_signaling_subscriptions",
+			Help: "Topics that connections listen to now, each counted once per connection.",
 		}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_signaling_refusals_total",
@@ -46,7 +51,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"what", "result"}),
 	}
 	var failed error
-	for _, c := range []prometheus.Collector{m.connections, m.sessions, m.refusals, m.closes, m.frames, m.settles} {
+	for _, c := range []prometheus.Collector{m.connections, m.sessions, m.subscriptions, m.refusals, m.closes, m.frames, m.settles} {
 		failed = errors.Join(failed, reg.Register(c))
 	}
 	return m, failed

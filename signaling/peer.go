@@ -11,14 +11,16 @@ import (
 // maxErrors is how many wrong frames a connection may send before it is closed: a client that does not learn.
 const maxErrors = 32
 
-// peer is one joined connection. Its reader goroutine owns media, errors and tokens.
+// peer is one joined connection. Its reader goroutine owns media, desk, errors, tokens and bye.
 type peer struct {
 	hub     *Hub
 	session *session
 	sender  *sender
 	info    berth.Peer // with this connection's ConnectionID
+	grant   Grant
 
 	media  MediaPeer // nil before the first offer, answer or candidate
+	desk   *desk     // nil before the first frame about topics
 	errors int
 	tokens bucket // for its frames
 	bye    bool
@@ -39,6 +41,8 @@ func (p *peer) run(ctx context.Context) {
 
 func (p *peer) end() {
 	p.stopPings()
+	p.closeDesk()
+	p.closeInbox()
 	p.closeMedia()
 	p.hub.detach(p.session, p, false)
 	if !p.bye {

@@ -101,7 +101,6 @@ func TestWrongFramesAreAnsweredWithAnErrorFrame(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 100_000/8) + "1" + strings.Repeat("}", 100_000/8)
 	cases := []struct{ name, send, code, reply string }{
 		{"unknown type", `{"type":"dance","id":"1"}`, "unknown_type", "1"},
-		{"type of a later feature", `{"type":"subscribe","id":"1","topics":[{"topic":"x"}]}`, "unknown_type", "1"},
 		{"unknown member", `{"type":"offer","id":"2","sdp":"v=0","extra":1}`, "invalid_frame", "2"},
 		{"other case", `{"type":"offer","id":"2","SDP":"v=0"}`, "invalid_frame", "2"},
 		{"missing sdp", `{"type":"offer","id":"3"}`, "invalid_frame", "3"},

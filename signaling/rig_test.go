@@ -24,6 +24,7 @@ type tb interface {
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 	Cleanup(f func())
+	Context() context.Context
 }
 
 const patience = 10 * time.Second
@@ -35,6 +36,7 @@ type rig struct {
 	directory *fakeDirectory
 	media     *fakeMedia
 	topics    *fakeTopics
+	tokens    fakeTokens
 	registry  *prometheus.Registry
 	server    *httptest.Server // nil in fake time
 }
@@ -42,7 +44,7 @@ type rig struct {
 // newRig makes a hub that admits everybody and is closed at the end of the test.
 func newRig(t tb, config Config) *rig {
 	t.Helper()
-	r := &rig{t: t, directory: newFakeDirectory(), topics: &fakeTopics{bus: backplane.NewMemory()}}
+	r := &rig{t: t, directory: newFakeDirectory(), topics: &fakeTopics{Memory: backplane.NewMemory()}}
 	return r.hubbed(config)
 }
 
@@ -52,7 +54,7 @@ func (r *rig) hubbed(config Config) *rig {
 	t.Helper()
 	r.media, r.registry = &fakeMedia{}, prometheus.NewRegistry()
 	hub, err := New(config, Deps{
-		Tokens: fakeTokens{}, Directory: r.directory, Media: r.media, Topics: r.topics,
+		Tokens: r.tokens, Directory: r.directory, Media: r.media, Topics: r.topics,
 		Logger: slog.New(slog.DiscardHandler), Registry: r.registry,
 	})
 	if err != nil {

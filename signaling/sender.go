@@ -1,6 +1,7 @@
 package signaling
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -66,6 +67,7 @@ type sender struct {
 	gone    chan struct{} // closed when the close frame was exchanged, or when writing failed
 	late    *time.Timer
 	cut     *time.Timer
+	room    chan struct{} // closed when most of the queue was written, or nothing more is; nil while nobody waits
 }
 
 // newSender returns the outgoing half of wire. onClose hears the close code once, with the sender locked.
@@ -116,6 +118,38 @@ func (s *sender) closed() (websocket.StatusCode, bool) {
 	return s.closing.code, true
 }
 
+// roomBytes is how much may wait for a reader that is given its history.
+const roomBytes = 16 << 10
+
+// waitForRoom returns when no more than roomBytes wait, or when waiting is of no use.
+func (s *sender) waitForRoom(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		if s.bytes <= roomBytes || s.closing != nil || s.ended {
+			s.mu.Unlock()
+			return
+		}
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		s.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tellRoom wakes who waits for room. It is called with mu held.
+func (s *sender) tellRoom() {
+	if s.room != nil && (s.bytes <= roomBytes || s.closing != nil || s.ended) {
+		close(s.room)
+		s.room = nil
+	}
+}
+
 // release is called by the reader once it reads no more. It waits until a close frame that was decided on has been
 // exchanged, which the grace bounds, and stops the timers. No goroutine starts after it.
 func (s *sender) release() {
@@ -127,6 +161,7 @@ func (s *sender) release() {
 	defer s.mu.Unlock()
 	s.ended = true
 	s.queue, s.bytes = nil, 0
+	s.tellRoom()
 	for _, t := range []*time.Timer{s.late, s.cut} {
 		if t != nil {
 			t.Stop()
@@ -147,6 +182,7 @@ func (s *sender) closeLocked(code websocket.StatusCode, reason string) {
 	s.closing = &closing{code: code, reason: reason}
 	s.cut = time.AfterFunc(s.limits.grace, s.wire.Cut)
 	s.onClose(code)
+	s.tellRoom()
 	s.write()
 }
 
@@ -210,6 +246,7 @@ func (s *sender) wrote(q queued) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bytes -= len(q.data)
+	s.tellRoom()
 	if len(s.queue) > 0 {
 		s.queue[0] = queued{}
 		s.queue = s.queue[1:]

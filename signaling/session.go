@@ -153,6 +153,7 @@ func (h *Hub) attach(s *session, p *peer, others []berth.Peer, ice []ICEServer) 
 	s.joined = time.Now()
 	s.idle.Stop()
 	p.sender.send(encode(h.welcome(s, p, others, ice)))
+	h.inbox.welcomed(p)
 	if replaced == nil {
 		h.metrics.connections.Inc()
 		s.tellOthers(p, peerFrame{Type: typePeerConnected, PeerID: p.info.ID, Role: p.info.Role})

@@ -102,7 +102,7 @@ type Deps struct {
 	Registry Registry
 	Verifier Verifier
 	Media    signaling.Media  // see NewMedia
-	Topics   signaling.Topics // see NewTopics
+	Topics   signaling.Topics // closed by the caller after the worker has stopped
 
 	SignalingListener net.Listener // the worker closes both
 	ControlListener   net.Listener

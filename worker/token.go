@@ -60,6 +60,7 @@ func (t *tokens) VerifyToken(ctx context.Context, token string) (signaling.Grant
 	return signaling.Grant{
 		Held:      berth.Held{Key: s.SessionKey, Generation: s.Generation},
 		SessionID: s.SessionID,
+		TenantID:  s.TenantID,
 		Peer:      berth.Peer{ID: s.PeerID, Role: s.Role, User: s.User},
 		Topics:    s.Topics,
 	}, nil

@@ -48,6 +48,7 @@ func New(config Config, deps Deps) (*Worker, error) {
 	awake := NewAwake(config.Now)
 	k := newKeeper(config, deps.Registry, deps.Logger, m, awake)
 	config.Signaling.Awake = awake.Since
+	config.Signaling.Inbox = berth.InboxTopic(config.WorkerID)
 	config.Signaling.ICEServers = iceServers(config.TURN, k.clock)
 	hub, err := signaling.New(config.Signaling, signaling.Deps{
 		Tokens:    &tokens{verifier: deps.Verifier, clock: k.clock},

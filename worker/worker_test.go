@@ -62,7 +62,7 @@ func newWorker(t *testing.T, config Config) *running {
 	config.WorkerID, config.Capacity = "w-1", 4
 	config.SignalingURL, config.ControlURL = "ws://"+r.signaling+"/rtc", "http://"+r.control
 	r.worker, err = New(config, Deps{
-		Registry: r.registry, Verifier: fakeVerifier{}, Media: NewMedia(engine), Topics: NewTopics(backplane.NewMemory()),
+		Registry: r.registry, Verifier: fakeVerifier{}, Media: NewMedia(engine), Topics: backplane.NewMemory(),
 		SignalingListener: s, ControlListener: c, Logger: log, Metrics: metrics,
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func (p *workerProcess) start(ctx, background context.Context, settings config.W
 	p.background.Go(func() { keys.Run(background) })
 	deps := worker.Deps{
 		Registry: p.store, Verifier: auth.NewVerifier(keys, settings.Identity.WorkerID), Media: worker.NewMedia(p.engine),
-		Topics: worker.NewTopics(p.bus), Logger: logger, Metrics: registry,
+		Topics: p.bus, Logger: logger, Metrics: registry,
 	}
 	if deps.SignalingListener, err = listen(ctx, "BERTH_SIGNALING_LISTEN", settings.Signaling.Listen); err != nil {
 		return err

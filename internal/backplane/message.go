@@ -115,6 +115,9 @@ type Message struct {
 	Data []byte
 	// Opening marks the notice that comes before all else. Its Position is where the subscription begins.
 	Opening bool
+	// Replayed marks messages that were missed: they come on the goroutine that subscribes, so only with them deliver may
+	// wait.
+	Replayed bool
 	// Recovery has an outcome in notices only, and none in the opening of a subscription that named no position.
 	Recovery Recovery
 }

@@ -141,9 +141,7 @@ func (s *Subscription) move(at Position) {
 func (s *Subscription) history(at Position, got page, read func(after int64) (page, error)) (err error) {
 	for {
 		given, behind := at.follow(s.topic, got)
-		for _, m := range given {
-			s.deliver(m)
-		}
+		s.replayed(given)
 		if !behind {
 			s.move(at)
 			return nil
@@ -161,8 +159,14 @@ func (s *Subscription) catchUp() (live bool) {
 		if live || lost {
 			return live
 		}
-		for _, m := range news {
-			s.deliver(m)
-		}
+		s.replayed(news)
+	}
+}
+
+// replayed delivers on the caller's goroutine.
+func (s *Subscription) replayed(messages []Message) {
+	for _, m := range messages {
+		m.Replayed = !m.Notice()
+		s.deliver(m)
 	}
 }

@@ -10,7 +10,11 @@ type CallMessage struct {
 	Connection string `json:"connection,omitempty"` // of that peer, with CallConnected and CallDisconnected
 	At         int64  `json:"at,omitempty"`         // of CallConnected: microseconds by the database's clock
 	Again      bool   `json:"again,omitempty"`      // the first offer after a return
-	Reason     string `json:"reason,omitempty"`     // of CallDisconnected: left, lost, or the cause of a CallNotice
+
+	// Saw has the connections that the peer knows of, with CallConnected: another, which came at the same time, says
+	// once more that it is there.
+	Saw    []string `json:"saw,omitempty"`
+	Reason string   `json:"reason,omitempty"` // of CallDisconnected: left, lost, or the cause of a CallNotice
 
 	// A description or a candidate as the client sent it; without either, CallCandidate says that there are no more.
 	SDP       string `json:"sdp,omitempty"`

@@ -1,0 +1,126 @@
+package signaling
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/berthdev/berth/internal/backplane"
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// inbox takes what is sent to users and hands it to their connections here. The worker listens to its inbox only while
+// such a connection is there, since each listener makes every notification dearer.
+type inbox struct {
+	hub *Hub
+
+	opening sync.Mutex // one at a time begins or ends to listen
+	holders int        // connections that are, or are about to be, here; guarded by opening
+	sub     *backplane.Subscription
+
+	mu    sync.Mutex // guards the rest, and every letterbox
+	users map[addressee]map[*peer]*letterbox
+}
+
+// addressee is a user of a tenant.
+type addressee struct{ tenant, user string }
+
+func (p *peer) addressee() addressee { return addressee{p.grant.TenantID, p.info.User} }
+
+// letterbox holds what comes for a connection before its welcome, which is the first frame that a client sees.
+type letterbox struct {
+	welcomed bool
+	early    [][]byte // maxEarly at most
+}
+
+// maxEarly bounds what a letterbox holds. The time between is that of one write to the database.
+const maxEarly = 64
+
+// open makes p reachable, and must come before the database is told that p's user is here: a message that is sent right
+// after has to arrive. Every call without an error is followed by one of shut.
+func (i *inbox) open(ctx context.Context, p *peer) error {
+	i.opening.Lock()
+	defer i.opening.Unlock()
+	if i.sub == nil {
+		sub, err := i.hub.deps.Topics.Subscribe(ctx, i.hub.config.Inbox, nil, i.deliver)
+		if err != nil {
+			return fmt.Errorf("listen for direct messages: %w", err)
+		}
+		i.sub = sub
+	}
+	i.holders++
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	boxes := i.users[p.addressee()]
+	if boxes == nil {
+		boxes = map[*peer]*letterbox{}
+		i.users[p.addressee()] = boxes
+	}
+	boxes[p] = &letterbox{}
+	return nil
+}
+
+// welcomed hands p what came before its welcome was queued.
+func (i *inbox) welcomed(p *peer) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if box := i.users[p.addressee()][p]; box != nil {
+		box.welcomed = true
+		for _, frame := range box.early {
+			p.sender.send(frame)
+		}
+		box.early = nil
+	}
+}
+
+func (i *inbox) shut(p *peer) {
+	i.mu.Lock()
+	boxes := i.users[p.addressee()]
+	delete(boxes, p)
+	if len(boxes) == 0 {
+		delete(i.users, p.addressee())
+	}
+	i.mu.Unlock()
+
+	i.opening.Lock()
+	defer i.opening.Unlock()
+	if i.holders--; i.holders == 0 {
+		i.sub.Unsubscribe()
+		i.sub = nil
+	}
+}
+
+// deliver queues a message to each connection of its user.
+func (i *inbox) deliver(m backplane.Message) {
+	if m.Opening {
+		return
+	}
+	if m.Notice() {
+		i.hub.deps.Logger.Warn("direct messages lost", "recovery", string(m.Recovery.Outcome),
+			"from", m.Recovery.Missing.From, "to", m.Recovery.Missing.To)
+		return
+	}
+	var message berth.DirectMessage
+	if err := json.Unmarshal(m.Data, &message); err != nil {
+		i.hub.deps.Logger.Warn("direct message not understood", "err", err)
+		return
+	}
+	frame := directFrame(message.UserID, message.Data)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for p, box := range i.users[addressee{message.TenantID, message.UserID}] {
+		switch {
+		case box.welcomed:
+			p.sender.send(frame)
+		case len(box.early) < maxEarly:
+			box.early = append(box.early, frame)
+		}
+	}
+}
+
+func (p *peer) closeInbox() {
+	if p.info.User != "" {
+		p.hub.inbox.shut(p)
+	}
+}
