@@ -62,6 +62,7 @@ type RenewalAnswer struct {
 	Matched       bool      // count and digest agree; if not, call Reconcile
 	At            time.Time // the database's clock
 	ExpiresAt     time.Time // of the lease, by that clock
+	Shed          ShedOrder
 }
 
 // Dropped is one session that a worker serves and should not.
@@ -105,6 +106,7 @@ type Disconnect struct {
 	PeerID       string
 	ConnectionID string
 	Left         bool // it said bye, which ends a call
+	Shed         bool // of a call: it was closed to be moved, and has to be placed anew
 }
 
 // CallNotice is a peer of a call that was lost, which the other peer was not told of yet.
@@ -115,7 +117,7 @@ type CallNotice struct {
 
 	ConnectionID string // the one that was lost
 
-	Cause string // worker_lost, worker_late, newer_instance, drain_deadline, worker_left or lost
+	Cause string // worker_lost, worker_late, newer_instance, drain_deadline, worker_left, moved or lost
 }
 
 // End asks to end one session, for a reason, if it is still at this generation.

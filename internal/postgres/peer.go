@@ -150,7 +150,7 @@ func (s *Store) connectedPeers(ctx context.Context, keys []int64) (map[berth.Ses
 // A peer that left its call ends it.
 func (s *Store) DisconnectPeer(ctx context.Context, gone berth.Disconnect) error {
 	outcome, err := value[string](ctx, s, "peer_disconnect",
-		int64(gone.Key), gone.PeerID, gone.ConnectionID, gone.Left, s.config.RejoinWindow.Seconds())
+		int64(gone.Key), gone.PeerID, gone.ConnectionID, gone.Left, gone.Shed, s.config.RejoinWindow.Seconds())
 	switch {
 	case err != nil:
 		return err

@@ -94,6 +94,8 @@ type renewalRow struct {
 	Matched       bool
 	At            time.Time
 	ExpiresAt     *time.Time
+	Shed          int
+	ShedSeconds   float64
 }
 
 // Renew extends a worker's lease and says what it should know.
@@ -111,6 +113,7 @@ func (s *Store) Renew(ctx context.Context, r berth.Renewal) (berth.RenewalAnswer
 		Matched:       row.Matched,
 		At:            row.At,
 		ExpiresAt:     deref(row.ExpiresAt),
+		Shed:          berth.ShedOrder{Count: row.Shed, Spread: seconds(row.ShedSeconds)},
 	}, nil
 }
 

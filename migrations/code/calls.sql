@@ -225,9 +225,10 @@ begin
 end
 $$;
 
--- disconnect_call_peer is disconnect_peer for a call, which its peer's goodbye ends.
+-- disconnect_call_peer is disconnect_peer for a call, which its peer's goodbye ends. A peer that was shed loses its seat
+-- with its connection, so that its worker refuses it when it comes back, and its rejoin finds it another.
 create function berth.disconnect_call_peer(
-    p_key bigint, p_peer text, p_connection text, p_left boolean, p_rejoin_seconds float8)
+    p_key bigint, p_peer text, p_connection text, p_left boolean, p_shed boolean, p_rejoin_seconds float8)
 returns text
 language plpgsql as $$
 begin
@@ -238,7 +239,11 @@ begin
     if not exists (select from berth.peers where session = p_key and peer_id = p_peer and connection_id = p_connection) then
         return 'stale';
     end if;
-    perform berth.lose_peers(array[p_key], array[p_peer], 'lost', '-infinity', p_rejoin_seconds);
+    perform berth.lose_peers(
+        array[p_key], array[p_peer], case when p_shed then 'moved' else 'lost' end, '-infinity', p_rejoin_seconds);
+    if p_shed then
+        update berth.peers set worker_id = null, instance = null where session = p_key and peer_id = p_peer;
+    end if;
     return 'done';
 end
 $$;

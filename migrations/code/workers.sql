@@ -176,15 +176,17 @@ $$;
 -- renew_worker extends a lease. Verdicts: yours, replaced (a newer instance has the id), over (declared lost, or left).
 -- A renewal clears the worker's gap and the cordon that its lateness brought. p_relayed: an API replica asks in the
 -- worker's name, since its own link to the database is cut. If its presence is gone too, it is given nothing new until it
--- renews by itself: it could not write that a peer connected.
+-- renews by itself: it could not write that a peer connected. shed: how many connections it is asked to close, over
+-- shed_seconds; an order is given once, and lost with the answer.
 create function berth.renew_worker(
     p_id text, p_instance int, p_count int, p_digest bigint, p_lease_seconds float8, p_relayed boolean default false)
 returns table (verdict text, state text, drain_deadline timestamptz, matched boolean, at timestamptz,
-               expires_at timestamptz)
+               expires_at timestamptz, shed int, shed_seconds float8)
 language plpgsql as $$
 #variable_conflict use_column
 declare
     v_now    timestamptz := clock_timestamp();
+    v_order  record;
     v_worker berth.workers;
     v_gap    boolean := exists (select from berth.gaps where worker_id = p_id and instance = p_instance
                                  and cleared_at is null and confirmed_at is null);
@@ -195,13 +197,15 @@ begin
     if v_gap or berth.recordons(v_worker.cordoned_reason, v_cordon) then
         select * into v_worker from berth.workers where id = p_id for no key update;
     end if;
+    select l.shed, l.shed_seconds into v_order
+      from berth.worker_leases l where l.worker_id = p_id and l.instance = p_instance for no key update;
     update berth.worker_leases l
-       set renewed_at = v_now, expires_at = v_now + make_interval(secs => p_lease_seconds), sessions = p_count
+       set renewed_at = v_now, expires_at = v_now + make_interval(secs => p_lease_seconds), sessions = p_count, shed = 0
      where l.worker_id = p_id and l.instance = p_instance;
     if not found then
         return query select case when exists (select from berth.workers where id = p_id and instance > p_instance)
                                  then 'replaced' else 'over' end,
-                            null::text, null::timestamptz, false, v_now, null::timestamptz;
+                            null::text, null::timestamptz, false, v_now, null::timestamptz, 0, 0::float8;
         return;
     end if;
     if v_gap then
@@ -213,7 +217,7 @@ begin
     end if;
     return query
     select 'yours', v_worker.state, v_worker.drain_deadline, d.sessions = p_count and d.digest = p_digest, v_now,
-           v_now + make_interval(secs => p_lease_seconds)
+           v_now + make_interval(secs => p_lease_seconds), v_order.shed, v_order.shed_seconds
       from berth.held_digest(p_id, p_instance) d;
 end
 $$;
@@ -355,14 +359,14 @@ end
 $$;
 
 -- disconnect_peer forgets a connection, unless a newer one took its place. It answers done, for a call also stale (it did), or
--- again (its rows are at work).
+-- again (its rows are at work). p_shed: the worker sent it away; see disconnect_call_peer.
 create function berth.disconnect_peer(
-    p_key bigint, p_peer text, p_connection text, p_left boolean, p_rejoin_seconds float8)
+    p_key bigint, p_peer text, p_connection text, p_left boolean, p_shed boolean, p_rejoin_seconds float8)
 returns text
 language plpgsql as $$
 begin
     if exists (select from berth.sessions where key = p_key and kind = 'call') then
-        return berth.disconnect_call_peer(p_key, p_peer, p_connection, p_left, p_rejoin_seconds);
+        return berth.disconnect_call_peer(p_key, p_peer, p_connection, p_left, p_shed, p_rejoin_seconds);
     end if;
     update berth.peers set connection_id = null, connected_at = null
      where session = p_key and peer_id = p_peer and connection_id = p_connection;

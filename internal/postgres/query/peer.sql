@@ -9,7 +9,7 @@ select ord, outcome, again, at
                              $8::text[], $9::float8);
 
 -- name: peer_disconnect
-select berth.disconnect_peer($1::bigint, $2::text, $3::text, $4::boolean, $5::float8);
+select berth.disconnect_peer($1::bigint, $2::text, $3::text, $4::boolean, $5::boolean, $6::float8);
 
 -- name: call_peers_lose
 select berth.lose_call_peers($1::text, $2::int, $3::bigint[], $4::text, $5::timestamptz, $6::float8, $7::int);

@@ -19,7 +19,7 @@ select berth.register_worker($1::text, $2::int, $3::text, $4::int, $5::text, $6:
 select berth.open_worker($1::text, $2::int, $3::float8);
 
 -- name: worker_renew
-select verdict, state, drain_deadline, matched, at, expires_at
+select verdict, state, drain_deadline, matched, at, expires_at, shed, shed_seconds
   from berth.renew_worker($1::text, $2::int, $3::int, $4::bigint, $5::float8, $6::boolean);
 
 -- name: worker_renewal_secrets
@@ -45,3 +45,19 @@ union all
 select '', 0, 0, 0, 0, 0, count(*)::int, '{}'::text[] from berth.present_waiters()
  where regions[1] is null having count(*) > 0
  order by region;
+
+-- name: worker_loads
+select w.id, w.instance,
+       (select count(*) from berth.peers p
+         where p.worker_id = w.id and p.instance = w.instance and p.connection_id is not null)::int as connections
+  from berth.workers w
+ where w.state = 'ready' and w.cordoned_reason is null
+ order by w.id;
+
+-- name: worker_shed
+update berth.worker_leases l
+   set shed = $3::int, shed_seconds = $4::float8
+  from berth.workers w
+ where l.worker_id = $1::text and w.id = l.worker_id and w.instance = l.instance and w.state in ('ready', 'draining')
+   and ($2::int = 0 or l.instance = $2::int)
+returning l.instance;
