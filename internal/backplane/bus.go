@@ -49,6 +49,13 @@ type Config struct {
 	ProbeInterval time.Duration
 	// ProbeTimeout is how long that may take. Zero: 4 s.
 	ProbeTimeout time.Duration
+	// WatchInterval is how often the database is asked about the listener, more or less. Zero: 5 s.
+	WatchInterval time.Duration
+	// QueueBound is how full the server's queue of notifications may be, from 0 to 1, before the process drops its listener
+	// once, as that may be what holds it up. Zero: 0.25.
+	QueueBound float64
+	// CompareInterval is how often positions are compared with the tables, more or less. Zero: 12 s.
+	CompareInterval time.Duration
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -62,6 +69,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.ResetSpread = cmp.Or(c.ResetSpread, 5*time.Second)
 	c.ProbeInterval = cmp.Or(c.ProbeInterval, 5*time.Second)
 	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 4*time.Second)
+	c.WatchInterval = cmp.Or(c.WatchInterval, 5*time.Second)
+	c.QueueBound = cmp.Or(c.QueueBound, 0.25)
+	c.CompareInterval = cmp.Or(c.CompareInterval, 12*time.Second)
 	return c, nil
 }
 
@@ -116,7 +126,7 @@ func (b *Bus) Start(ctx context.Context) error {
 	}
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	b.publisher.start()
-	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.history.run, b.tidy, b.count} {
+	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.history.run, b.tidy, b.count, b.watch, b.compare} {
 		b.running.Go(func() { part(ctx) })
 	}
 	return nil

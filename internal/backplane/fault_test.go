@@ -120,15 +120,15 @@ func TestKilledListenerMissesNothing(t *testing.T) {
 func TestBlackHoledListenerIsFoundByItsSilence(t *testing.T) {
 	t.Parallel()
 	db := databases.Database(t)
-	net := newNetwork(t, db)
+	net := testkit.NewNetwork(t, db)
 	writer, _ := startBus(t, db, nil)
 	reader, _ := startBus(t, db, func(c *backplane.Config) {
-		c.DirectURL, c.ProbeTimeout = net.url, 500*time.Millisecond
+		c.DirectURL, c.ProbeTimeout = net.URL, 500*time.Millisecond
 	})
 	s := spyOn(t, reader, "t", nil)
 	say(t, writer, "t", "1")
 	s.last("1")
-	if frozen := net.freeze(); frozen != 1 {
+	if frozen := net.Freeze(); frozen != 1 {
 		t.Fatalf("%d connections", frozen)
 	}
 	began := time.Now()
@@ -144,48 +144,48 @@ func TestBlackHoledListenerIsFoundByItsSilence(t *testing.T) {
 func TestListenerThatHearsNothingIsReplaced(t *testing.T) {
 	t.Parallel()
 	db := databases.Database(t)
-	net := newNetwork(t, db)
+	net := testkit.NewNetwork(t, db)
 	writer, _ := startBus(t, db, nil)
 	reader, _ := startBus(t, db, func(c *backplane.Config) {
-		c.DirectURL, c.ProbeTimeout = net.url, 500*time.Millisecond
+		c.DirectURL, c.ProbeTimeout = net.URL, 500*time.Millisecond
 	})
 	s := spyOn(t, reader, "t", nil)
 	backend := value[int](t, db, "select pid "+listeners)
-	net.mute(true)
+	net.Mute(true)
 	say(t, writer, "t", "1")
 	becomes(t, db, 0, "select count(*) "+listeners+" and pid = $1", backend)
-	net.mute(false)
+	net.Mute(false)
 	dense(t, s.last("1"), 1)
 }
 
 func TestListenerThatNeverHearsIsRefused(t *testing.T) {
 	t.Parallel()
 	db := databases.Database(t)
-	net := newNetwork(t, db)
-	net.mute(true)
+	net := testkit.NewNetwork(t, db)
+	net.Mute(true)
 	bus, _ := startBus(t, db, func(c *backplane.Config) {
-		c.DirectURL, c.ProbeTimeout = net.url, 200*time.Millisecond
+		c.DirectURL, c.ProbeTimeout = net.URL, 200*time.Millisecond
 	})
 	if _, err := bus.Subscribe(t.Context(), "t", nil, nil); !errors.Is(err, backplane.ErrPooled) {
 		t.Errorf("subscribe: %v", err)
 	}
-	net.mute(false)
+	net.Mute(false)
 	spyOn(t, bus, "t", nil)
 }
 
 func TestPurgeWhileAwayIsMadeGood(t *testing.T) {
 	t.Parallel()
 	db := databases.Database(t)
-	net := newNetwork(t, db)
+	net := testkit.NewNetwork(t, db)
 	writer, _ := startBus(t, db, nil)
-	reader, _ := startBus(t, db, func(c *backplane.Config) { c.DirectURL = net.url })
+	reader, _ := startBus(t, db, func(c *backplane.Config) { c.DirectURL = net.URL })
 	s := spyOn(t, reader, "t", nil)
-	net.cut(true)
+	net.Cut(true)
 	testkit.EventuallyTrue(t, patience, "interest is purged", func() bool {
 		return writer.Purge(t.Context()) == nil && value[int](t, db, "select count(*) from berth.topic_interest") == 0
 	})
 	say(t, writer, "t", "missed")
-	net.cut(false)
+	net.Cut(false)
 	s.last("missed")
 	say(t, writer, "t", "heard")
 	dense(t, s.last("heard"), 1)

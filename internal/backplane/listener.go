@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,9 @@ type listener struct {
 	log      *slog.Logger
 	settings *pgx.ConnConfig
 	probes   int64 // sent so far
+
+	mu      sync.Mutex              // guards the rest
+	dropped context.CancelCauseFunc // of the session that hears, if there is one
 }
 
 func newListener(b *Bus, config Config) (*listener, error) {
@@ -94,8 +98,43 @@ func (l *listener) session(ctx context.Context) (heard bool, err error) {
 	}
 	l.log.InfoContext(ctx, "backplane listener connected", "backend", conn.PgConn().PID())
 	l.bus.metrics.resyncs.WithLabelValues(causeConnected).Inc()
+	ctx, drop := context.WithCancelCause(ctx)
+	defer drop(nil)
+	l.hearing(drop)
+	defer l.hearing(nil)
 	l.bus.streams.listen()
-	return true, l.drain(ctx, conn)
+	if err := l.drain(ctx, conn); err != nil {
+		return true, err
+	}
+	return true, l.reason(ctx)
+}
+
+// hearing notes how to end the session that hears, or that there is none.
+func (l *listener) hearing(drop context.CancelCauseFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropped = drop
+	l.bus.metrics.connected.Set(0)
+	if drop != nil {
+		l.bus.metrics.connected.Set(1)
+	}
+}
+
+// drop ends the session that hears, if there is one, as if its connection had failed.
+func (l *listener) drop(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dropped != nil {
+		l.dropped(cause)
+	}
+}
+
+// reason is why a session was dropped; nil if it was not.
+func (l *listener) reason(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errBlocked) || errors.Is(cause, errQueue) {
+		return cause
+	}
+	return nil
 }
 
 // connect opens a connection. Once open it never dials again: pgx would do so to cancel a statement on a connection that

@@ -101,14 +101,15 @@ func (s *spy) until(what string, done func([]backplane.Message) bool) []backplan
 	defer timer.Stop()
 	for {
 		s.mu.Lock()
-		got, changed := slices.Clone(s.got), s.changed
+		enough, changed := done(s.got), s.changed
 		s.mu.Unlock()
-		if done(got) {
-			return got
+		if enough {
+			return s.all()
 		}
 		select {
 		case <-changed:
 		case <-timer.C:
+			got := s.all()
 			s.t.Fatalf("%s: not within %v; given %d: %s", what, patience, len(got), brief(got))
 		}
 	}

@@ -18,6 +18,8 @@ const (
 	unsubscribeStatement = `select berth.unsubscribe_topics($1::bigint, $2::text[])`
 	countStatement       = `select berth.count_members($1::bigint, $2::text[], $3::int[])`
 	presenceStatement    = `select coalesce(epoch, ''), coalesce(last, 0), members, processes from berth.topic_presence($1::text)`
+	healthStatement      = `select usage, blocked from berth.listener_health($1::bigint)`
+	aheadStatement       = `select topic, epoch, last, interested from berth.topics_ahead($1::bigint, $2::text[], $3::text[], $4::bigint[])`
 	readStatement        = `select ord, epoch::text, first, last, "offset", data
 		from berth.read_topics($1::text[], $2::bigint[], $3::int, $4::bigint)`
 	purgeStatement = `select berth.purge_topics(make_interval(secs => $1::float8), make_interval(secs => $2::float8), $3::int)`
@@ -99,6 +101,34 @@ func (s store) presence(ctx context.Context, topic string) (p Presence, err erro
 	defer cancel()
 	err = s.pool.QueryRow(ctx, presenceStatement, topic).Scan(&p.Position.Epoch, &p.Position.Offset, &p.Members, &p.Processes)
 	return p, fault("ask for presence", err)
+}
+
+// health is what the database says of the process's listener.
+type health struct {
+	usage   float64 // of the queue of notifications, from 0 to 1
+	blocked bool    // nobody reads what the listener's backend writes
+}
+
+func (s store) health(ctx context.Context) (h health, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, healthStatement, s.process).Scan(&h.usage, &h.blocked)
+	return h, fault("look at the listener", err)
+}
+
+// ahead returns those of topics that are not where the process is, or that it is not interested in any more.
+func (s store) ahead(ctx context.Context, topics, epochs []string, offsets []int64) ([]head, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, aheadStatement, s.process, topics, epochs, offsets)
+	if err != nil {
+		return nil, fault("compare topics", err)
+	}
+	heads, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h head, err error) {
+		err = row.Scan(&h.topic, &h.at.Epoch, &h.at.Offset, &h.interested)
+		return h, err
+	})
+	return heads, fault("compare topics", err)
 }
 
 // read returns a page of each topic, in their order: what it keeps after an offset. The page of one that is not there has no

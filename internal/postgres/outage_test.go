@@ -34,14 +34,16 @@ func TestScenario_F13_LostAnswerIsUnavailableAndTheRetryConverges(t *testing.T) 
 	t.Parallel()
 	r := newRig(t)
 	r.worker("w1", 8)
-	way := newNetwork(t, r.db)
-	store := openStore(t, r.db, postgres.Config{URL: way.url, PoolSize: 1})
+	way := testkit.NewNetwork(t, r.db)
+	store := openStore(t, r.db, postgres.Config{URL: way.URL, PoolSize: 1})
 	lose := func(call func() error) {
 		t.Helper()
 		first, err := store.Place(t.Context(), start("first")) // prepares the statements, so that one answer is all there is
 		r.ok(err)
 		r.ok(store.EndSessions(t.Context(), []berth.End{{Held: heldOf(first.Session), Reason: berth.EndedLeft}}))
-		way.each(func(w *wire) { w.deaf = true })
+		for _, w := range way.Wires() {
+			w.Deafen()
+		}
 		if err := call(); !errors.Is(err, berth.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
@@ -75,8 +77,8 @@ func TestScenario_F15_FrozenConnectionsHoldNobodyBeyondTheDeadline(t *testing.T)
 	const connections, deadline = 3, 4 * time.Second
 	r := newRig(t)
 	r.worker("w1", 64)
-	way := newNetwork(t, r.db)
-	store := openStore(t, r.db, postgres.Config{URL: way.url, PoolSize: connections})
+	way := testkit.NewNetwork(t, r.db)
+	store := openStore(t, r.db, postgres.Config{URL: way.URL, PoolSize: connections})
 	place := func(round string, n int) (placed int, slowest time.Duration) {
 		t.Helper()
 		took := make([]time.Duration, n)
@@ -101,13 +103,12 @@ func TestScenario_F15_FrozenConnectionsHoldNobodyBeyondTheDeadline(t *testing.T)
 		return placed, slowest
 	}
 	warm(t, store, connections)
-	one := false
-	way.each(func(w *wire) { w.frozen, one = !one, true })
+	way.Wires()[0].Freeze()
 	placed, slowest := place("one frozen", 12)
 	if placed < 10 || slowest > deadline+time.Second {
 		t.Errorf("one frozen connection of %d: %d of 12 were placed, the slowest call took %v", connections, placed, slowest)
 	}
-	way.each(func(w *wire) { w.frozen = true })
+	way.Freeze()
 	if _, slowest := place("all frozen", 6); slowest > deadline+time.Second {
 		t.Errorf("all frozen: the slowest call took %v", slowest)
 	}

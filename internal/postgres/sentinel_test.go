@@ -172,12 +172,12 @@ func TestOneSentinelHasThePostAndTheNextTakesItOver(t *testing.T) {
 func TestSentinelThatDoesNotLookLosesThePost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	way := newNetwork(t, r.db)
-	paused := r.post(openStore(t, r.db, postgres.Config{URL: way.url}), berth.DefaultDetection())
+	way := testkit.NewNetwork(t, r.db)
+	paused := r.post(openStore(t, r.db, postgres.Config{URL: way.URL}), berth.DefaultDetection())
 	if !r.takes(paused) {
 		t.Fatal("not taken")
 	}
-	way.each(func(w *wire) { w.frozen = true })
+	way.Freeze()
 	next, began := r.post(r.store, berth.DefaultDetection()), time.Now()
 	testkit.EventuallyTrue(t, 20*time.Second, "the post did not come free", func() bool { return r.takes(next) })
 	t.Logf("taken over after %v", time.Since(began))
@@ -187,10 +187,10 @@ func TestSentinelThatDoesNotLookLosesThePost(t *testing.T) {
 func TestReaperThatIsPausedLosesItsLock(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	way := newNetwork(t, r.db)
-	store := openStore(t, r.db, postgres.Config{URL: way.url})
+	way := testkit.NewNetwork(t, r.db)
+	store := openStore(t, r.db, postgres.Config{URL: way.URL})
 	_, err := store.WithReaperLock(t.Context(), func(ctx context.Context) error {
-		way.each(func(w *wire) { w.frozen = true })
+		way.Freeze()
 		began := time.Now()
 		testkit.EventuallyTrue(t, 20*time.Second, "the lock did not come free", func() bool {
 			ran, err := r.store.WithReaperLock(t.Context(), func(context.Context) error { return nil })

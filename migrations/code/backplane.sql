@@ -132,6 +132,34 @@ begin
 end
 $$;
 
+-- listener_health returns how full the queue of notifications is, which all listeners of the server share, from 0 to 1, and
+-- whether the process's own listener holds it up: its backend waits until somebody reads.
+create function berth.listener_health(p_process bigint, out usage float8, out blocked boolean)
+language sql volatile as $$
+    select pg_notification_queue_usage(),
+           exists (select from pg_stat_activity a
+                    where a.application_name = 'berth backplane ' || to_hex(p_process)
+                      and a.datname = current_database() and a.wait_event = 'ClientWrite')
+$$;
+
+-- topics_ahead returns those of a process's topics that are further than the process is, or another by now, and those that it is
+-- not interested in, as the tables have it.
+create function berth.topics_ahead(p_process bigint, p_topics text[], p_epochs text[], p_offsets bigint[])
+returns table (topic text, epoch text, last bigint, interested boolean)
+language sql stable
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+    select m.topic, coalesce(t.epoch::text, ''), coalesce(t.next - 1, 0), i.process is not null
+      from unnest(p_topics, p_epochs, p_offsets) as m (topic, epoch, at)
+      left join lateral (select t.epoch, t.next from berth.topics t where t.topic = m.topic offset 0) t on true
+      left join lateral (select i.process from berth.topic_interest i
+                          where i.topic = m.topic and i.process = p_process offset 0) i on true
+     where t.epoch::text is distinct from m.epoch or t.next - 1 > m.at or i.process is null
+$$;
+
 -- subscribe_topics makes the process interested in topics, for as many subscribers of each, and returns the position of each:
 -- later messages will be notified. Topics are locked as publish does, and then interest, in the same order.
 create function berth.subscribe_topics(p_process bigint, p_topics text[], p_members int[] default null)

@@ -1,4 +1,4 @@
-package backplane_test
+package testkit
 
 import (
 	"bytes"
@@ -11,12 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/berthdev/berth/internal/testkit"
 )
 
-// startPooler starts PgBouncer in transaction mode in front of db, and returns its url of it.
-func startPooler(t *testing.T, db *testkit.DB) string {
+// StartPooler starts PgBouncer in transaction mode in front of db, until the test ends, and returns the URL through it.
+func StartPooler(t testing.TB, db *DB) string {
 	t.Helper()
 	binary, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -72,7 +70,7 @@ pool_mode = transaction
 		}
 	})
 	target.Host = fmt.Sprintf("127.0.0.1:%d", port)
-	testkit.Eventually(t, patience, func() error {
+	Eventually(t, setupTimeout, func() error {
 		conn, err := net.Dial("tcp", target.Host)
 		if err != nil {
 			return err
@@ -83,7 +81,7 @@ pool_mode = transaction
 }
 
 // freePort is a port that was free a moment ago: PgBouncer does not choose one.
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
