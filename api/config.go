@@ -125,9 +125,11 @@ func (c Config) validate() error {
 }
 
 func (d Dependencies) validate() error {
-	if d.Placer == nil || d.Sessions == nil || d.Workers == nil || d.Renewals == nil || d.Events == nil || d.Capacity == nil ||
-		d.Users == nil || d.Backplane == nil || d.Database == nil || d.Waker == nil || d.Refusals == nil || d.Keys == nil ||
-		d.Signer == nil || d.RejoinTokens == nil || d.SessionTokens == nil || d.SigningKeys == nil || d.Log == nil {
+	required := []any{
+		d.Placer, d.Sessions, d.Workers, d.Renewals, d.Events, d.Capacity, d.Users, d.Backplane, d.Database, d.Waker, d.Refusals,
+		d.Keys, d.Signer, d.RejoinTokens, d.SessionTokens, d.SigningKeys,
+	}
+	if slices.Contains(required, nil) || d.Log == nil {
 		return errors.New("api: every dependency is required")
 	}
 	return nil

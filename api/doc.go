@@ -21,6 +21,15 @@
 // them. So memory is bounded by a page for each of a bounded number of streams, and a quiet system costs one query per
 // poll. The id of an event is its position, and a position says all that a stream needs to go on, at any replica.
 //
+// # Topics
+//
+// What is published goes to the backplane in one call, and the answer says where it is and how many processes were told. A
+// message to a user goes to the inboxes of the workers that hold the user, and to nobody else: the database knows them by the
+// rows of connected peers, so what a lost worker held is not counted. A stream of a topic is a subscription of this process
+// with a bounded queue before its client; positions are the backplane's, so a client resumes at any replica. Who follows is a
+// tenant, or a peer whose session token allows the topic. Which topics that are, and which user the peer is, only the request
+// says that places it: the tokens of its answer carry it on, and no row does.
+//
 // # What happens when something fails
 //
 //   - The database is away or slow: 503 unavailable with Retry-After, within RequestTimeout. /livez stays 200, /readyz
@@ -31,6 +40,10 @@
 //   - The database is away while a stream is open: the stream stays, silent but for comments, and gets what it missed.
 //   - The client of a stream does not read: it is cut after StreamWriteTimeout, and goes on where it was when it returns.
 //   - The key of a stream is revoked: nothing is sent any more, and the stream ends with the next event or comment.
+//   - The client of a topic's stream does not keep up: the stream ends, and goes on after the last event when it returns. For
+//     history that it asked for it is waited for instead.
+//   - The backplane is away: publishing and new streams of topics are refused with 503; those that are open stay, and say
+//     what they missed.
 //   - The owner of a session is in question: a rejoin wakes the reaper and is held for RejoinHold, then 503.
 //   - A nudge to a worker is lost: the order comes with the answer to the worker's next renewal anyway.
 //   - Stop: /readyz turns 503 and new starts are refused with 503 and Connection: close for ShutdownDelay, while

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,7 @@ type store struct {
 	entered    chan struct{} // gets one element as a Place begins to wait
 	afterRead  chan func()   // what the next reads of the history do before they return
 
+	log       *slog.Logger // of the server; nil: the test's
 	backplane *fakeBackplane
 	users     map[string][]berth.UserConnections // by "tenant user"
 

@@ -42,7 +42,7 @@ func member(depth int) *rapid.Generator[any] {
 
 // request is a body that is often nearly right.
 func body() *rapid.Generator[string] {
-	names := []string{"id", "kind", "peer", "region", "spill", "handler", "ttl_seconds", "idle_timeout_seconds", "on_worker_loss", "metadata", "slots", "strategy", "selector", "ID", "generation", "lost", "role", "deadline_seconds", "override"}
+	names := []string{"id", "kind", "peer", "region", "spill", "handler", "ttl_seconds", "idle_timeout_seconds", "on_worker_loss", "metadata", "slots", "strategy", "selector", "ID", "generation", "lost", "role", "deadline_seconds", "override", "user", "topics", "subscribe", "publish", "data"}
 	object := rapid.Map(rapid.MapOfN(rapid.OneOf(rapid.SampledFrom(names), text()), member(2), 0, 4), func(m map[string]any) string {
 		encoded, _ := json.Marshal(m) //nolint:errchkjson // made of what can be encoded
 		return string(encoded)
@@ -70,7 +70,7 @@ func TestNoRequestIsAnsweredWithABug(t *testing.T) {
 	calls := []string{
 		"POST /v1/sessions", "POST /v1/sessions", "GET /v1/sessions", "GET /v1/sessions/ID", "DELETE /v1/sessions/ID", "POST /v1/sessions/ID/peers",
 		"POST /v1/sessions/ID/rejoin", "GET /v1/workers", "GET /v1/workers/ID", "POST /v1/workers/ID/drain", "DELETE /v1/workers/ID/drain",
-		"GET /v1/capacity", "POST /v1/workers/ID/renewal",
+		"GET /v1/topics/ID", "POST /v1/topics/ID/messages", "POST /v1/users/ID/messages", "GET /v1/capacity", "POST /v1/workers/ID/renewal",
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		method, path, _ := strings.Cut(rapid.SampledFrom(calls).Draw(rt, "call"), " ")

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -67,7 +68,7 @@ func newRig(t *testing.T, configure func(*Config, *store)) *rig {
 
 func dependencies(t *testing.T, s *store) Dependencies {
 	t.Helper()
-	log := testkit.Logger(t)
+	log := cmp.Or(s.log, testkit.Logger(t))
 	clock := func() time.Time { return time.Now().Add(time.Duration(s.keyAge.Load())) }
 	keys := auth.NewKeys(s, log, auth.KeysConfig{})
 	rejoin, err := auth.NewRejoinSigner([][]byte{bytes.Repeat([]byte("r"), auth.RejoinSecretSize)})

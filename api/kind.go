@@ -30,7 +30,7 @@ func mistakes() []kind {
 		{
 			berth.CodeUnauthenticated, http.StatusUnauthorized, false, "No valid key",
 			"The Authorization header is missing, or its key or token is wrong, expired or revoked.",
-			"Send `Authorization: Bearer <key>` with a key that is in use. A rejoin takes the session's own rejoin token too.",
+			"Send `Authorization: Bearer <key>` with a key that is in use. A rejoin takes the session's own rejoin token too, and following a topic a session token, which is good for ten minutes.",
 		},
 		{
 			berth.CodeForbidden, http.StatusForbidden, false, "Not allowed with this key, or from here",
@@ -64,7 +64,7 @@ func mistakes() []kind {
 		},
 		{
 			berth.CodeTooLarge, http.StatusRequestEntityTooLarge, false, "The body is too large",
-			"A request body is at most 64 KiB, that of a worker's renewal 1 MiB. The connection is closed.",
+			"A request body is at most 64 KiB, that of a worker's renewal 1 MiB. A message to a user is at most 60 KiB. The connection is closed.",
 			"Send less. Metadata is at most 8 KiB.",
 		},
 		{
@@ -95,7 +95,7 @@ func circumstances() []kind {
 		},
 		{
 			berth.CodeUnavailable, http.StatusServiceUnavailable, true, "Unavailable for the moment",
-			"The database did not answer in time, this process is about to stop, or a session's owner is still in question. Whether a change happened is not known.",
+			"The database did not answer in time, this process is about to stop, or a session's owner is still in question. Whether a change happened, or a message was published, is not known.",
 			"Send the same request after Retry-After. Repeating a start is safe with its id, or with an Idempotency-Key.",
 		},
 		{

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -87,7 +86,7 @@ func checkTopic(topic string) error {
 }
 
 // readMessage returns the data of a body, without white space, which is what the limit counts.
-func (s *service) readMessage(w http.ResponseWriter, r *http.Request, most int) (json.RawMessage, error) {
+func (s *service) readMessage(w http.ResponseWriter, r *http.Request, most int) (jsontext.Value, error) {
 	body, err := readBodyUpTo(w, r, maxPublishBody, s.cfg.BodyTimeout)
 	if err != nil {
 		return nil, err
@@ -106,7 +105,7 @@ func (s *service) readMessage(w http.ResponseWriter, r *http.Request, most int) 
 	if len(text) > most {
 		return nil, berth.Refuse(berth.CodeTooLarge, fmt.Sprintf("data is at most %d KiB here, without white space.", most>>10))
 	}
-	return json.RawMessage(text), nil
+	return text, nil
 }
 
 // backplaneError says of an error of the backplane what a caller should know.

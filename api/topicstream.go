@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,8 +11,6 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/berthdev/berth/api/internal/wire"
 	"github.com/berthdev/berth/internal/backplane"
@@ -127,17 +126,18 @@ func (st *topicStream) serve(r *http.Request, from *backplane.Position) {
 	}
 	defer st.end()
 	err := st.run(ctx)
-	if reason := cutReason(err); reason != "" && ctx.Err() == nil {
+	if reason := cutReason(err); reason != "" && !st.api.draining.Load() { // Stop cuts streams too
 		st.api.metrics.cut.WithLabelValues(reason).Inc()
 	}
 	st.api.log.DebugContext(ctx, "topic stream ended", slog.String("route", r.Pattern), slog.Any("err", err))
 }
 
+// cutReason is empty for a stream whose client left.
 func cutReason(err error) string {
 	switch {
 	case errors.Is(err, errSlow), errors.Is(err, os.ErrDeadlineExceeded):
 		return streamSlow
-	case errors.Is(err, errOver):
+	case errors.Is(err, errOver) && !errors.Is(err, context.Canceled):
 		return streamLost
 	default:
 		return ""
@@ -207,8 +207,8 @@ func (st *topicStream) send(ctx context.Context, text *bytes.Buffer, messages []
 		}
 	}
 	for _, m := range messages {
-		if err := writeMessage(text, st.topic, m); err != nil { // it would fail for ever: go on without it
-			st.api.log.ErrorContext(ctx, "message of a topic not sent", slog.Any("err", err))
+		if err := writeMessage(text, st.topic, m); err != nil {
+			return err
 		}
 	}
 	err := st.write(ctx, text.Bytes())
@@ -216,18 +216,34 @@ func (st *topicStream) send(ctx context.Context, text *bytes.Buffer, messages []
 	return err
 }
 
-// writeMessage appends one message, or notice, of a topic.
+// writeMessage appends one message, or notice, of a topic. Data was checked when it was published, and goes out as it is:
+// each stream would have to encode it.
 func writeMessage(text *bytes.Buffer, topic string, m backplane.Message) error {
-	event, data := "message", any(wire.TopicMessage{Topic: topic, Offset: m.Position.Offset, Data: m.Data})
+	position := formatTopicPosition(m.Position)
 	if m.Notice() {
-		event, data = "subscribed", wireSubscribed(topic, m)
+		data, err := json.Marshal(wireSubscribed(topic, m))
+		if err != nil {
+			return fmt.Errorf("encode where a topic goes on: %w", err)
+		}
+		_, err = fmt.Fprintf(text, "id: %s\nevent: subscribed\ndata: %s\n\n", position, data)
+		return err
 	}
-	encoded, err := json.Marshal(data)
-	if err != nil {
-		return fmt.Errorf("encode %s %s of a topic: %w", event, formatTopicPosition(m.Position), err)
-	}
-	_, err = fmt.Fprintf(text, "id: %s\nevent: %s\ndata: %s\n\n", formatTopicPosition(m.Position), event, encoded)
+	_, err := fmt.Fprintf(text, "id: %s\nevent: message\ndata: {\"topic\":%q,\"offset\":%d,\"data\":%s}\n\n",
+		position, topic, m.Position.Offset, oneLine(m.Data))
 	return err
+}
+
+// oneLine is JSON without line breaks, which would end an event's data. Only white space between its tokens has them.
+func oneLine(data []byte) []byte {
+	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
+		return data
+	}
+	return bytes.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' {
+			return ' '
+		}
+		return r
+	}, data)
 }
 
 func wireSubscribed(topic string, m backplane.Message) wire.Subscribed {

@@ -2,12 +2,12 @@ package api
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/berthdev/berth/api/internal/wire"
 	"github.com/berthdev/berth/internal/backplane"
@@ -48,13 +48,13 @@ func (s *service) sendToUser(w http.ResponseWriter, r *http.Request, id string) 
 }
 
 // direct tells the workers that hold the user, and counts those that were told: one that just died is not.
-func (s *service) direct(ctx context.Context, tenantID, userID string, data stdjson.RawMessage) (wire.DirectMessage, error) {
+func (s *service) direct(ctx context.Context, tenantID, userID string, data jsontext.Value) (wire.DirectMessage, error) {
 	sent := wire.DirectMessage{User: userID}
 	held, err := s.deps.Users.UserWorkers(ctx, tenantID, userID)
 	if err != nil || len(held) == 0 {
 		return sent, err
 	}
-	message, err := json.Marshal(berth.DirectMessage{TenantID: tenantID, UserID: userID, Data: data})
+	message, err := json.Marshal(berth.DirectMessage{TenantID: tenantID, UserID: userID, Data: []byte(data)}, jsontext.PreserveRawStrings(true))
 	if err != nil {
 		return sent, fmt.Errorf("encode direct message: %w", err)
 	}

@@ -59,6 +59,20 @@ type Owner struct {
 type Peer struct {
 	ID   string `json:"id,omitempty"`
 	Role string `json:"role,omitempty"`
+
+	// User is who the peer is to you: what is published to this user reaches it while it is connected. It is in the tokens of
+	// the placement, and not kept with the session. Empty: nobody.
+	User string `json:"user,omitempty"`
+
+	// Topics is which topics the peer may use, in requests only. Nil: listen to every topic of the tenant, publish to none.
+	Topics *TopicGrant `json:"topics,omitempty"`
+}
+
+// TopicGrant is which topics of its tenant a peer may use. A pattern is a topic, the beginning of one followed by "*", or "*"
+// for every topic; a list has at most 16, and all together have at most 2048 characters.
+type TopicGrant struct {
+	Subscribe []string `json:"subscribe,omitzero"` // nil: every topic; empty: none
+	Publish   []string `json:"publish,omitzero"`   // nil: none
 }
 
 // ICEServer is a STUN or TURN server, in the form of RTCIceServer.
