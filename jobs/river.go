@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
 )
 
 // Config holds what is optional of a Runner.
@@ -118,11 +119,24 @@ func NewRunner(
 		DiscardedJobRetentionPeriod: time.Hour,
 		FetchPollInterval:           pollInterval,
 		PollOnly:                    true,
+		Middleware:                  []rivertype.Middleware{river.JobInsertMiddlewareFunc(dueAtOnce)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make river client: %w", err)
 	}
 	return &Runner{client: client, reaper: reaper, sentinel: config.Sentinel, gauge: gauge}, nil
+}
+
+// dueAtOnce makes jobs due when they are inserted. River would have them wait for the time of this process's clock, and a
+// leader whose clock is fast would keep ticks away from everybody.
+func dueAtOnce(
+	ctx context.Context, jobs []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error),
+) ([]*rivertype.JobInsertResult, error) {
+	due := time.Unix(0, 0) // by any clock
+	for _, job := range jobs {
+		job.ScheduledAt = &due
+	}
+	return insert(ctx)
 }
 
 // riverWorkers says what each kind of job does.

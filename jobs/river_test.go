@@ -52,6 +52,9 @@ func TestRunnerTicksUntilItIsStopped(t *testing.T) {
 	testkit.EventuallyTrue(t, soon, "its session is displaced", func() bool {
 		return c.count("select count(*) from berth.sessions where state = 'awaiting_rejoin'") == 1
 	})
+	if waited := c.count("select count(*) from river.river_job where scheduled_at > 'epoch'"); waited > 0 {
+		t.Errorf("%d jobs had to wait for the time of a process's clock", waited)
+	}
 	c.stop(runner)
 	c.stop(runner)
 	c.expect(placed, berth.SessionAwaitingRejoin, "")
