@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/berthdev/berth/internal/berth"
 )
@@ -49,9 +50,9 @@ type Prober interface {
 	Probe(ctx context.Context, sighting berth.Sighting) berth.ProbeResult
 }
 
-// Asker asks a worker who it is and which sockets it holds.
+// Asker asks a worker who it is and which sockets it holds. now is the database's time.
 type Asker interface {
-	Ask(ctx context.Context, sighting berth.Sighting) Answer
+	Ask(ctx context.Context, sighting berth.Sighting, now time.Time) Answer
 }
 
 // NewDetector makes the detector that detection names. It uses the prober or the asker, and not the other.

@@ -286,7 +286,7 @@ func (f *fakeStore) EndOverdue(_ context.Context, limit int) (int, error) {
 }
 
 // Ask answers as the fake worker does.
-func (f *fakeStore) Ask(ctx context.Context, s berth.Sighting) jobs.Answer {
+func (f *fakeStore) Ask(ctx context.Context, s berth.Sighting, _ time.Time) jobs.Answer {
 	f.mu.Lock()
 	w := f.workers[s.WorkerID]
 	f.mu.Unlock()

@@ -47,23 +47,23 @@ const namedPeers = 25
 // breath is how long others have the database between two chunks of peers, whose survivors know already.
 const breath = 25 * time.Millisecond
 
-// announce tells the others of peers that are lost.
-func (h *herald) announce(ctx context.Context, lost []berth.CallNotice) error {
+// announce tells the others of peers that are lost, since a gap opened.
+func (h *herald) announce(ctx context.Context, lost []berth.CallNotice, opened time.Time) error {
 	for some := range slices.Chunk(lost, heralded) {
-		if err := h.publish(ctx, some); err != nil {
+		if err := h.publish(ctx, some, opened); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lose takes the call peers of a lost instance off it, chunk by chunk. Those that connected until told are known to be gone.
-// Calls that somebody works on are left for the next tick.
-func (h *herald) lose(ctx context.Context, s berth.Sighting, told time.Time) error {
+// lose takes the call peers of a lost instance off it, chunk by chunk. Calls that somebody works on are left for the next
+// tick.
+func (h *herald) lose(ctx context.Context, l loss) error {
 	for {
-		lost, err := h.store.LoseCallPeers(ctx, s.WorkerID, s.Instance, told, chunk)
+		lost, err := h.store.LoseCallPeers(ctx, l.WorkerID, l.Instance, l.told, chunk)
 		if err != nil {
-			return fmt.Errorf("lose call peers of %s: %w", s.WorkerID, err)
+			return fmt.Errorf("lose call peers of %s: %w", l.WorkerID, err)
 		}
 		if lost == 0 {
 			h.tell(ctx)
@@ -76,33 +76,43 @@ func (h *herald) lose(ctx context.Context, s berth.Sighting, told time.Time) err
 }
 
 // tell publishes every notice that waits, and clears it. What fails is left to the next tick: a word that comes late must not
-// hold up what else the reaper does.
+// hold up what else the reaper does. So are notices whose rows somebody works on: they stay, and come again.
 func (h *herald) tell(ctx context.Context) {
 	h.telling.Lock()
 	defer h.telling.Unlock()
+	told := make(map[berth.CallNotice]bool)
 	for {
-		told, err := h.tellSome(ctx)
+		more, err := h.tellSome(ctx, told)
 		if err != nil {
 			h.logger.WarnContext(ctx, "survivors not told yet", "err", err)
 		}
-		if err != nil || told < heralded {
+		if err != nil || !more {
 			return
 		}
 	}
 }
 
-func (h *herald) tellSome(ctx context.Context) (told int, err error) {
+// tellSome publishes the first of the notices that wait, but for those that were told, and says whether to go on.
+func (h *herald) tellSome(ctx context.Context, told map[berth.CallNotice]bool) (more bool, err error) {
 	notices, err := h.store.CallNotices(ctx, heralded)
-	if err != nil || len(notices) == 0 {
-		return 0, err
+	if err != nil {
+		return false, err
 	}
-	if err := h.publish(ctx, notices); err != nil {
-		return 0, err
+	waiting := len(notices)
+	notices = slices.DeleteFunc(notices, func(n berth.CallNotice) bool { return told[n] })
+	if len(notices) == 0 {
+		return false, nil
 	}
-	return len(notices), h.store.ClearCallNotices(ctx, notices)
+	if err := h.publish(ctx, notices, time.Time{}); err != nil {
+		return false, err
+	}
+	for _, n := range notices {
+		told[n] = true
+	}
+	return waiting == heralded, h.store.ClearCallNotices(ctx, notices)
 }
 
-func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error {
+func (h *herald) publish(ctx context.Context, notices []berth.CallNotice, opened time.Time) error {
 	began := time.Now()
 	if len(notices) == 0 {
 		return nil
@@ -120,17 +130,18 @@ func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error 
 	if _, err := h.topics.Publish(ctx, messages...); err != nil {
 		return fmt.Errorf("publish notices of calls: %w", err)
 	}
-	h.note(ctx, notices, time.Since(began))
+	h.note(ctx, notices, time.Since(began), opened)
 	return nil
 }
 
 // note says who was told of: so many lines would hold up the next who are, so some are named and all are counted.
-func (h *herald) note(ctx context.Context, notices []berth.CallNotice, took time.Duration) {
+func (h *herald) note(ctx context.Context, notices []berth.CallNotice, took time.Duration, opened time.Time) {
+	since := sinceGap(opened)
 	for _, n := range notices[:min(len(notices), namedPeers)] {
 		h.logger.InfoContext(ctx, "peer_notified", "session_key", int64(n.Key), "peer_id", n.PeerID, "cause", n.Cause,
-			"publish_ms", took.Milliseconds())
+			"publish_ms", took.Milliseconds(), "since_gap_ms", since)
 	}
 	if len(notices) > namedPeers {
-		h.logger.InfoContext(ctx, "peers_notified", "peers", len(notices), "publish_ms", took.Milliseconds())
+		h.logger.InfoContext(ctx, "peers_notified", "peers", len(notices), "publish_ms", took.Milliseconds(), "since_gap_ms", since)
 	}
 }

@@ -21,6 +21,7 @@ type callRows struct {
 	notices []berth.CallNotice
 	told    []string // published, in order: call and peer
 	deaf    bool     // topics take nothing
+	busy    bool     // somebody works on the rows of all notices: they cannot be cleared
 }
 
 // LoseCallPeers makes a call of its own of each peer.
@@ -54,24 +55,29 @@ func (c *callRows) CallNotices(_ context.Context, limit int) ([]berth.CallNotice
 }
 
 func (c *callRows) ClearCallNotices(_ context.Context, told []berth.CallNotice) error {
+	if c.busy {
+		return nil
+	}
 	c.notices = slices.DeleteFunc(c.notices, func(n berth.CallNotice) bool { return slices.Contains(told, n) })
 	return nil
 }
 
 // Publish is that of the topics.
-func (c *callRows) Publish(_ context.Context, messages ...backplane.Outgoing) error {
+func (c *callRows) Publish(_ context.Context, messages ...backplane.Outgoing) ([]backplane.Published, error) {
 	if c.deaf {
-		return errBroken
+		return nil, errBroken
 	}
 	for _, m := range messages {
 		var said berth.CallMessage
 		if err := json.Unmarshal(m.Data, &said); err != nil {
-			return err
+			return nil, err
 		}
 		c.told = append(c.told, fmt.Sprintf("%s %s %s %s", m.Topic, said.Type, said.PeerID, said.Reason))
 	}
-	return nil
+	return make([]backplane.Published, len(messages)), nil
 }
+
+var _ jobs.Publisher = (*callRows)(nil) // topicsOf asks at run time
 
 // topicsOf are the topics of a store's reaper.
 func topicsOf(store reaperStore) jobs.Publisher {
@@ -117,6 +123,27 @@ func TestNoticesThatCouldNotBeToldAreToldLater(t *testing.T) {
 		tick(t, reaper)
 		if len(store.told) != 1 || len(store.notices) != 0 {
 			t.Errorf("told %v, %d wait", store.told, len(store.notices))
+		}
+	})
+}
+
+func TestNoticesWhoseRowsAreAtWorkAreToldOncePerTick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.busy = true
+		for call := range 2 * backplane.MaxMessages {
+			store.notices = append(store.notices, lostPeer(call))
+		}
+		reaper, _ := newReaper(t, store, cannedProber(berth.ProbeDead))
+		tick(t, reaper)
+		if len(store.told) != backplane.MaxMessages {
+			t.Fatalf("told %d times, want each of a full batch once", len(store.told))
+		}
+		store.busy, store.told = false, nil
+		tick(t, reaper)
+		if len(store.told) != 2*backplane.MaxMessages || len(store.notices) != 0 {
+			t.Errorf("afterwards %d were told, %d wait", len(store.told), len(store.notices))
 		}
 	})
 }

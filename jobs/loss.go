@@ -11,6 +11,22 @@ import (
 // namedSessions is how many sessions of a lost worker have a log line of their own. The rest is counted.
 const namedSessions = 100
 
+// loss is an instance that is lost, as this process knows of it.
+type loss struct {
+	berth.Sighting
+
+	opened time.Time // when its gap opened, as the monotonic clock tells; zero: another process saw to it
+	told   time.Time // by the database's clock: the survivors of calls know of the peers that connected until then; zero: of none
+}
+
+// sinceGap is how many milliseconds ago a gap opened, for log lines; zero: not known.
+func sinceGap(opened time.Time) int64 {
+	if opened.IsZero() {
+		return 0
+	}
+	return time.Since(opened).Milliseconds()
+}
+
 // lose declares an instance dead, and sees to what depended on it. The verdict is void if the tick is history or the
 // instance renewed since its gap opened.
 func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidence string) error {
@@ -27,38 +43,39 @@ func (r *Reaper) lose(ctx context.Context, tick int64, s berth.Sighting, evidenc
 	if !known { // another process opened the gap
 		confirm = s.GapAge
 	}
+	opened := time.Now().Add(-confirm)
 	r.metrics.lost.WithLabelValues(evidence).Inc()
 	r.logger.WarnContext(ctx, "loss_confirmed", "worker_id", s.WorkerID, "instance", s.Instance, "evidence", evidence,
 		"tick", tick, "gap_ms", s.GapUnseen.Milliseconds(), "confirm_ms", confirm.Milliseconds())
-	if err := r.herald.announce(ctx, peers); err != nil {
+	if err := r.herald.announce(ctx, peers, opened); err != nil {
 		told = time.Time{} // by rows, then
 		r.logger.WarnContext(ctx, "survivors not told yet", "worker_id", s.WorkerID, "err", err)
 	}
-	r.burials(func(ctx context.Context) error { return r.bury(ctx, s, told) })
+	r.burials(func(ctx context.Context) error { return r.bury(ctx, loss{Sighting: s, opened: opened, told: told}) })
 	return nil
 }
 
-// bury sees to what depended on a lost instance; survivors of calls know of peers that connected until told. Each step finds its work in rows and
-// leaves none behind, so that the next tick finishes what a reaper that died in between left (Unfinished).
-func (r *Reaper) bury(ctx context.Context, s berth.Sighting, told time.Time) error {
-	if err := r.herald.lose(ctx, s, told); err != nil {
+// bury sees to what depended on a lost instance. Each step finds its work in rows and leaves none behind, so that the next
+// tick finishes what a reaper that died in between left (Unfinished).
+func (r *Reaper) bury(ctx context.Context, l loss) error {
+	if err := r.nameLost(ctx, l); err != nil {
 		return err
 	}
-	if err := r.nameLost(ctx, s); err != nil {
+	if err := r.herald.lose(ctx, l); err != nil {
 		return err
 	}
-	return r.displace(ctx, s, r.store.DisplaceLost)
+	return r.displace(ctx, l.Sighting, r.store.DisplaceLost)
 }
 
-// nameLost says which sessions lost their worker.
-func (r *Reaper) nameLost(ctx context.Context, s berth.Sighting) error {
-	sessions, err := r.store.OwnedBy(ctx, s.WorkerID, s.Instance, namedSessions)
+// nameLost says which sessions lost their worker, and which calls a peer, while rows still tell.
+func (r *Reaper) nameLost(ctx context.Context, l loss) error {
+	sessions, err := r.store.OwnedBy(ctx, l.WorkerID, l.Instance, namedSessions)
 	if err != nil {
-		return fmt.Errorf("list sessions of %s: %w", s.WorkerID, err)
+		return fmt.Errorf("list sessions of %s: %w", l.WorkerID, err)
 	}
 	for _, lost := range sessions {
-		r.logger.InfoContext(ctx, "session_lost", "worker_id", s.WorkerID, "instance", s.Instance,
-			"session_id", lost.ID, "session_key", lost.Key, "generation", lost.Generation)
+		r.logger.InfoContext(ctx, "session_lost", "worker_id", l.WorkerID, "instance", l.Instance, "session_id", lost.ID,
+			"session_key", lost.Key, "generation", lost.Generation, "since_gap_ms", sinceGap(l.opened))
 	}
 	return nil
 }
@@ -93,7 +110,7 @@ func (r *Reaper) finish(ctx context.Context) error {
 		return fmt.Errorf("find unfinished losses: %w", err)
 	}
 	for _, s := range unfinished {
-		if err := r.bury(ctx, s, time.Time{}); err != nil {
+		if err := r.bury(ctx, loss{Sighting: s}); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,7 @@ func (w sweep) Look(ctx context.Context, look berth.Look) (Sight, error) {
 	group.SetLimit(asks)
 	for i, s := range view.Workers {
 		group.Go(func() error {
-			answers[i] = w.asker.Ask(ctx, s)
+			answers[i] = w.asker.Ask(ctx, s, view.At)
 			return nil
 		})
 	}
@@ -115,11 +115,11 @@ func controlClient(timeout time.Duration) *http.Client {
 type socketList struct {
 	identity
 
-	Sockets []Socket `json:"sockets"`
+	Sockets []socket `json:"sockets"`
 }
 
-// Socket describes a connection of a worker's answer.
-type Socket struct {
+// socket describes a connection of a worker's answer.
+type socket struct {
 	ID         string           `json:"id"`
 	Session    string           `json:"session"`
 	Generation berth.Generation `json:"generation"`
@@ -128,9 +128,9 @@ type Socket struct {
 }
 
 // Ask takes a refusal and the answer of another instance for proof, and silence on a connection that was accepted for a pause. What could
-// not be asked is late, too: that says nothing about the worker.
-func (a *HTTPAsker) Ask(ctx context.Context, s berth.Sighting) Answer {
-	token, err := a.sign(ctx, s.WorkerID, s.Instance, time.Now())
+// not be asked is late, too: that says nothing about the worker. now is the database's time, by which workers judge signatures.
+func (a *HTTPAsker) Ask(ctx context.Context, s berth.Sighting, now time.Time) Answer {
+	token, err := a.sign(ctx, s.WorkerID, s.Instance, now)
 	if err != nil {
 		return Answer{Reply: ReplyLate}
 	}

@@ -51,7 +51,7 @@ func TestAnswersOfASweep(t *testing.T) {
 			server := httptest.NewServer(mux)
 			t.Cleanup(server.Close)
 			s := berth.Sighting{WorkerID: "w1", Instance: 7, ControlURL: server.URL}
-			if got := jobs.NewHTTPAsker(timeout, unsigned).Ask(t.Context(), s); got != test.want {
+			if got := jobs.NewHTTPAsker(timeout, unsigned).Ask(t.Context(), s, time.Now()); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
@@ -64,7 +64,7 @@ func TestWorkerWithoutAnybodyListeningIsAbsentFromASweep(t *testing.T) {
 		"http://127.0.0.1:1": jobs.ReplyRefused, "": jobs.ReplyAbsent, "://": jobs.ReplyAbsent, "http://[::1": jobs.ReplyAbsent,
 	} {
 		s := berth.Sighting{WorkerID: "w1", Instance: 7, ControlURL: address}
-		if got := jobs.NewHTTPAsker(time.Second, unsigned).Ask(t.Context(), s); got.Reply != want {
+		if got := jobs.NewHTTPAsker(time.Second, unsigned).Ask(t.Context(), s, time.Now()); got.Reply != want {
 			t.Errorf("%q: got %+v", address, got)
 		}
 	}
@@ -77,12 +77,38 @@ func TestQuestionThatWasNotAskedProvesNothing(t *testing.T) {
 	noKey := func(context.Context, string, berth.Instance, time.Time) (string, error) {
 		return "", errors.New("no key")
 	}
-	if got := jobs.NewHTTPAsker(0, noKey).Ask(t.Context(), s); got.Reply != jobs.ReplyLate {
+	if got := jobs.NewHTTPAsker(0, noKey).Ask(t.Context(), s, time.Now()); got.Reply != jobs.ReplyLate {
 		t.Errorf("unsigned: %+v", got)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := jobs.NewHTTPAsker(0, unsigned).Ask(over, s); got.Reply != jobs.ReplyLate {
+	if got := jobs.NewHTTPAsker(0, unsigned).Ask(over, s, time.Now()); got.Reply != jobs.ReplyLate {
 		t.Errorf("cancelled: %+v", got)
+	}
+}
+
+// A question that this process's clock had dated might be too old or too new for the worker.
+func TestQuestionsOfASweepAreDatedByTheDatabase(t *testing.T) {
+	t.Parallel()
+	store := newFakeStore()
+	store.add("w1", 1)
+	var dated time.Time
+	refuse := func(_ context.Context, _ string, _ berth.Instance, now time.Time) (string, error) {
+		dated = now
+		return "", errors.New("no key")
+	}
+	numbers := detection
+	numbers.Detector = berth.DetectSweep
+	detector, err := jobs.NewDetector(numbers, store, nil, jobs.NewHTTPAsker(0, refuse))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick, err := store.BeginTick(t.Context(), time.Second, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sight, err := detector.Look(t.Context(), berth.Look{Tick: tick.Number})
+	if err != nil || sight.At.IsZero() || !dated.Equal(sight.At) {
+		t.Errorf("dated %v, the look %v: %v", dated, sight.At, err)
 	}
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -159,6 +160,34 @@ func TestDrainedPeerOfACallMovesToAnotherWorker(t *testing.T) {
 	}
 	if back := c.up(moved, "a2"); !back.Again {
 		t.Errorf("got %+v", back)
+	}
+}
+
+func TestOwnedSessionsOfAWorkerAreJoinedByItsCallsOnce(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	media := c.place(start("m"))
+	a, b := c.both()
+	for _, placed := range []berth.Placement{a, b} {
+		worker := placed.Session.WorkerID
+		owned, err := c.store.OwnedBy(t.Context(), worker, c.workers[worker].number, 10)
+		c.ok(err)
+		want := []string{}
+		if worker == media.Session.WorkerID {
+			want = append(want, "m")
+		}
+		want = append(want, "c") // once, if both peers are there
+		var got []string
+		for _, s := range owned {
+			got = append(got, s.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s owns %v, want %v", worker, got, want)
+		}
+	}
+	worker := media.Session.WorkerID
+	if owned, err := c.store.OwnedBy(t.Context(), worker, c.workers[worker].number, 1); len(owned) != 1 || err != nil {
+		t.Errorf("one was asked for: %v %v", owned, err)
 	}
 }
 

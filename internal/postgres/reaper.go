@@ -109,7 +109,8 @@ type ownedRow struct {
 	Instance   int32
 }
 
-// OwnedBy lists up to limit live sessions of an instance, and of those before it.
+// OwnedBy lists up to limit live sessions of an instance, and of those before it, with the calls that have a peer connected
+// there.
 func (s *Store) OwnedBy(ctx context.Context, workerID string, instance berth.Instance, limit int) ([]berth.Owned, error) {
 	rows, err := collect[ownedRow](ctx, s, "reaper_owned", workerID, int32(instance), limit)
 	return owned(rows), err

@@ -37,8 +37,14 @@ select w.id, greatest(s.instance, p.instance) as instance, w.state
  where s.instance is not null or p.instance is not null;
 
 -- name: reaper_owned
-select key, id, generation, worker_id, instance from berth.sessions
- where worker_id = $1::text and instance <= $2::int order by key limit $3::int;
+(select key, id, generation, worker_id, instance from berth.sessions
+  where worker_id = $1::text and instance <= $2::int order by key limit $3::int)
+union all
+(select distinct on (s.key) s.key, s.id, s.generation, p.worker_id, p.instance
+   from berth.peers p join berth.sessions s on s.key = p.session
+  where p.worker_id = $1::text and p.instance <= $2::int and p.connection_id is not null and s.kind = 'call'
+  order by s.key limit $3::int)
+ limit $3::int;
 
 -- name: reaper_walk
 select key, id, generation, coalesce(worker_id, '') as worker_id, coalesce(instance, 0) as instance
