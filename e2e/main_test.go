@@ -19,6 +19,7 @@ type suite struct {
 	dir     string // of everything that the run writes
 	browser *chromium.Browser
 	binary  func() (string, error)
+	shifted func() (string, error) // a binary whose clock can be set
 	stack   *sharedStack
 	http    *http.Client
 }
@@ -60,6 +61,7 @@ func newSuite() (*suite, error) {
 		dir:     dir,
 		browser: chromium.New(chromium.Config{Camera: camera, Microphone: microphone}),
 		binary:  newBinary(dir),
+		shifted: newShiftedBinary(dir),
 		stack:   &sharedStack{},
 		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	}, errors.Join(os.Chmod(dir, 0o755), fakemedia.WriteY4M(camera), fakemedia.WriteWAV(microphone))

@@ -32,7 +32,11 @@ type process struct {
 // startProcess starts berth with the arguments. dir is where it keeps temporary files, and the mark by which its children
 // are found; environment is added to ours, of which nothing that starts with BERTH_ is passed on.
 func startProcess(dir string, environment []string, args ...string) (*process, error) {
-	binary, err := run.binary()
+	build := run.binary
+	if shifted(environment) {
+		build = run.shifted
+	}
+	binary, err := build()
 	if err != nil {
 		return nil, err
 	}

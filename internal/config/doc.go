@@ -13,9 +13,10 @@
 //  1. Names. A BERTH_ name that no Berth process knows is an error with the nearest
 //     known name, because a misspelled variable would otherwise be a silent default.
 //     A name that another kind of process knows is fine: one environment may serve
-//     them all, and its value is still checked for form. The variables that
+//     them all, and its value is still checked for form and range. The variables that
 //     Kubernetes adds for a Service called "berth" are recognized and left alone, and
-//     so is BERTH_TEST_, which belongs to tests.
+//     so is BERTH_TEST_, which belongs to tests; but BERTH_TEST_CLOCK_OFFSET is unknown
+//     to a binary without the build tag clockoffset.
 //  2. Text. Empty values, white space or quotes around a value, signs, leading
 //     zeros and durations without a unit are errors. envconfig accepts some of these
 //     (010 is 8, 0x10 is 16, an empty value satisfies "required").

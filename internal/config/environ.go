@@ -20,8 +20,12 @@ var (
 	linkValue    = regexp.MustCompile(`^(tcp|udp|sctp)://.+$`)
 )
 
-// testPrefix is reserved for Berth's own tests, whose variables the processes that they start inherit.
-const testPrefix = prefix + "TEST_"
+const (
+	// testPrefix is reserved for Berth's own tests, whose variables the processes that they start inherit.
+	testPrefix = prefix + "TEST_"
+	// clockVar names a file with the offset of the wall clock. To a process that would ignore it, it is unknown.
+	clockVar = testPrefix + "CLOCK_OFFSET"
+)
 
 // readEnviron picks the BERTH_ variables from lines of "NAME=value". The last of a name wins, as
 // in exec.Cmd.Env. Names in lower or mixed case are picked as well, to be refused.
@@ -31,12 +35,17 @@ func readEnviron(environ []string) environment {
 		name, value, found := strings.Cut(line, "=")
 		switch {
 		case !found || !strings.HasPrefix(strings.ToUpper(name), prefix):
-		case strings.HasPrefix(name, testPrefix) || fromKubernetes(name, value):
+		case ofTests(name) || fromKubernetes(name, value):
 		default:
 			env[name] = value
 		}
 	}
 	return env
+}
+
+// ofTests reports whether a variable is one of Berth's own tests.
+func ofTests(name string) bool {
+	return strings.HasPrefix(name, testPrefix) && (shiftsClock || name != clockVar)
 }
 
 // fromKubernetes reports whether a variable describes a Service rather than Berth.
