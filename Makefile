@@ -54,9 +54,10 @@ test/fast: deps ## inner loop: no race detector, no end-to-end tests, -short, ca
 test/proof: deps ## look for over-commitment, false refusals, deadlocks and lost slots for DURATION (10m); prints what it counted
 	BERTH_PROOF_DURATION=$(DURATION) go test -race -count=1 -parallel 1 -timeout 24h -v -run TestProof ./internal/postgres | grep -v '^=== '
 
-test/chaos: deps ## every test of faults with real processes, one at a time (10 minutes); loss of a host and a full disk need root
+test/chaos: deps ## every test of faults with real processes, one at a time, and of sockets in full size (20 minutes); loss of a host and a full disk need root
 	go test -tags chaos -count=1 -parallel 1 -timeout 60m -v ./e2e -run "^($$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' \
 		e2e/fault_*_test.go e2e/chaos_*_test.go | paste -sd '|'))\$$"
+	go test -tags chaos -count=1 -timeout 30m -v ./worker ./signaling -run '^TestScenario_W'
 
 test/compose: ## start compose.yaml, place a session, kill its worker; needs a Docker engine, so it is no part of CI
 	@scripts/test-compose.sh

@@ -11,6 +11,7 @@
 #     Chromium or Chrome               the end-to-end tests drive a real browser
 #     gcc and the C headers            the race detector links against C
 #     PgBouncer                        what must not be behind a pooler is shown to notice one
+#     nginx                            connections are held and lost behind a real proxy
 #     ip (iproute2), on Linux          make test/chaos takes the network from a host
 set -euo pipefail
 
@@ -56,6 +57,8 @@ has_browser() {
 
 has_pgbouncer() { command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ]; }
 
+has_nginx() { command -v nginx >/dev/null 2>&1 || [ -x /usr/sbin/nginx ]; }
+
 has_compiler() { command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1; }
 
 has_headers() { has_compiler && echo '#include <stdlib.h>' | "${CC:-$(command -v gcc || command -v clang)}" -E - >/dev/null 2>&1; }
@@ -80,6 +83,7 @@ if [ "$purpose" = test ]; then
   has_compiler || missing+=(gcc)
   has_headers || missing+=(libc6-dev)
   has_pgbouncer || missing+=(pgbouncer)
+  has_nginx || missing+=(nginx-light)
   [ "$(uname -s)" != Linux ] || command -v ip >/dev/null 2>&1 || [ -x /sbin/ip ] || missing+=(iproute2)
 fi
 [ "${#missing[@]}" -eq 0 ] && exit 0
@@ -94,8 +98,8 @@ if ! command -v apt-get >/dev/null 2>&1; then
     others+=", Redis (server)"
   fi
   if [ "$purpose" = test ]; then
-    homebrew+=" && brew install pgbouncer && brew install --cask chromium && xcode-select --install"
-    others+=", Chromium, gcc, the C headers, PgBouncer"
+    homebrew+=" && brew install pgbouncer nginx && brew install --cask chromium && xcode-select --install"
+    others+=", Chromium, gcc, the C headers, PgBouncer, nginx"
   fi
   if command -v brew >/dev/null 2>&1; then
     echo "deps: run: $homebrew" >&2
@@ -129,6 +133,11 @@ fi
 # So would its PgBouncer.
 if [[ " ${missing[*]} " == *" pgbouncer "* ]] && command -v systemctl >/dev/null 2>&1; then
   "${as_root[@]}" systemctl mask --quiet pgbouncer.service || true
+fi
+
+# And its nginx.
+if [[ " ${missing[*]} " == *" nginx-light "* ]] && command -v systemctl >/dev/null 2>&1; then
+  "${as_root[@]}" systemctl mask --quiet nginx.service || true
 fi
 
 # apt's account of 200 packages helps only when it fails.

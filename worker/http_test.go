@@ -14,10 +14,11 @@ import (
 	"github.com/berthdev/berth/signaling"
 )
 
-// Handshakes that trickle in are cut after the header timeout, and hinder nobody meanwhile.
+// W08: handshakes that trickle in are cut after the header timeout, and hinder nobody meanwhile.
 func TestScenario_W08_SlowHandshakesAreCut(t *testing.T) {
 	t.Parallel()
-	const slow, timeout = 200, 500 * time.Millisecond
+	const slow, timeout = slowHandshakes, slowTimeout
+	before := openFiles(t)
 	r := startWorker(t, Config{HeaderTimeout: timeout})
 	begin := time.Now()
 	conns := make([]net.Conn, slow)
@@ -44,6 +45,25 @@ func TestScenario_W08_SlowHandshakesAreCut(t *testing.T) {
 	if took := time.Since(begin); took < timeout {
 		t.Fatalf("cut after %v already", took)
 	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	eventually(t, "files are closed", func() bool { return openFiles(t) < before+slow/2 }) // other tests have some too
+}
+
+// openFiles counts this process's files, as far as the system shows them.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	dir, err := os.Open("/dev/fd")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
 }
 
 // trickle opens a connection that sends its header byte by byte until it is cut.
@@ -57,7 +77,7 @@ func trickle(t *testing.T, address string) net.Conn {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(20 * time.Millisecond)
+		tick := time.NewTicker(slowByte)
 		defer tick.Stop()
 		for _, b := range []byte("GET /rtc HTTP/1.1\r\nX-Slow: " + strings.Repeat("x", 1000)) {
 			<-tick.C
