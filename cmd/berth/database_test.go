@@ -63,7 +63,10 @@ func TestTenantSetChangesWhatItIsTold(t *testing.T) {
 	sh := withDatabase(t)
 	sh.prints(t, "region", "set", "eu-west")
 	sh.prints(t, "tenant", "set", "acme", "--max-concurrent-sessions", "5", "--default-region", "eu-west")
-	sh.prints(t, "tenant", "set", "acme", "--max-concurrent-sessions", "7")
+	set := table(t, sh.prints(t, "tenant", "set", "acme", "--max-concurrent-sessions", "7"))
+	if len(set) != 1 || set[0]["ID"] != "acme" || set[0]["MAX"] != "7" || set[0]["DEFAULT REGION"] != "eu-west" {
+		t.Errorf("set prints %v", set)
+	}
 	sh.prints(t, "tenant", "set", "zeta")
 	rows := table(t, sh.prints(t, "tenant", "list"))
 	if len(rows) != 2 || rows[0]["ID"] != "acme" || rows[0]["MAX"] != "7" || rows[0]["LIVE"] != "0" || rows[0]["DEFAULT REGION"] != "eu-west" {
@@ -72,8 +75,11 @@ func TestTenantSetChangesWhatItIsTold(t *testing.T) {
 	if rows[1]["MAX"] != "none" || rows[1]["DEFAULT REGION"] != "-" {
 		t.Errorf("a tenant without settings: %v", rows[1])
 	}
-	sh.prints(t, "tenant", "set", "acme", "--max-concurrent-sessions", "none", "--default-region", "")
 	var tenants []map[string]any
+	text := sh.prints(t, "tenant", "set", "acme", "--max-concurrent-sessions", "none", "--default-region", "", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &tenants); err != nil || len(tenants) != 1 || tenants[0]["id"] != "acme" || tenants[0]["max_concurrent_sessions"] != nil {
+		t.Errorf("set prints %s: %v", text, err)
+	}
 	if err := json.Unmarshal([]byte(sh.prints(t, "tenant", "list", "--output", "json")), &tenants); err != nil || len(tenants) != 2 {
 		t.Fatalf("%v: %v", err, tenants)
 	}
@@ -151,7 +157,13 @@ func TestRegionSetNeedsRegionsThatExist(t *testing.T) {
 	sh := withDatabase(t)
 	sh.prints(t, "region", "set", "eu-west")
 	sh.prints(t, "region", "set", "us-east")
-	sh.prints(t, "region", "set", "eu-north", "--spill", "eu-west,us-east")
+	set := table(t, sh.prints(t, "region", "set", "eu-north", "--spill", "eu-west,us-east"))
+	if len(set) != 1 || set[0]["ID"] != "eu-north" || set[0]["SPILLS TO"] != "eu-west, us-east" {
+		t.Errorf("set prints %v", set)
+	}
+	if text := sh.prints(t, "region", "set", "us-east", "-o", "json"); !strings.Contains(text, `"id": "us-east"`) || strings.Contains(text, "eu-north") {
+		t.Errorf("set prints %s", text)
+	}
 	rows := table(t, sh.prints(t, "region", "list"))
 	if len(rows) != 3 || rows[0]["ID"] != "eu-north" || rows[0]["SPILLS TO"] != "eu-west, us-east" || rows[1]["SPILLS TO"] != "-" {
 		t.Errorf("regions: %v", rows)
@@ -229,7 +241,9 @@ func TestViewerSetMakesARoleThatReads(t *testing.T) {
 	viewer := shell{"BERTH_DATABASE_URL=" + address.String()}
 	sh.prints(t, "tenant", "set", "acme")
 	viewer.prints(t, "tenant", "list")
-	viewer.prints(t, "why", "s-1", "--tenant", "acme")
+	if r := viewer.berth(t, "why", "s-1", "--tenant", "acme"); !strings.Contains(r.stderr, "has no session s-1") {
+		t.Errorf("why: %s%s", r.stderr, r.stdout)
+	}
 	viewer.refuses(t, 1, "", "tenant", "set", "other")
 	sh.prints(t, "viewer", "set") // keeps the password
 	viewer.prints(t, "region", "list")
@@ -285,8 +299,12 @@ func TestWhyTellsWhatHappenedToASession(t *testing.T) {
 		shown.Session.State != "active" || len(shown.Owners) != 2 || shown.Owners[0].WorkerID != "w-0" {
 		t.Errorf("as JSON: %v, %+v", err, shown)
 	}
-	if text := sh.prints(t, "why", "s-9", "--tenant", "acme"); !strings.Contains(text, "does not exist") || !strings.Contains(text, "at_capacity") {
-		t.Errorf("of an id that never was: %s", text)
+	for _, output := range []string{"table", "json"} {
+		r := sh.berth(t, "why", "s-9", "--tenant", "acme", "-o", output)
+		if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "tenant acme has no session s-9") ||
+			!strings.Contains(r.stdout, "at_capacity") {
+			t.Errorf("of an id that never was: exit code %d: %s%s", r.code, r.stderr, r.stdout)
+		}
 	}
 	sh.refuses(t, 1, "not_found", "why", "s-1", "--tenant", "nobody")
 	sh.refuses(t, 2, "--tenant", "why", "s-1")

@@ -162,7 +162,7 @@ func (p *devProcess) start(ctx context.Context, flags devFlags, settings config.
 		return err
 	}
 	demo := &api.Demo{TenantID: devTenant, Killer: p.fleet}
-	apiSettings, err := devAPISettings(p.report.DatabaseURL, address)
+	apiSettings, err := devAPISettings(p.report.DatabaseURL, address, settings.Reaper.Detector)
 	if err != nil {
 		return err
 	}
@@ -201,10 +201,11 @@ func reserve(ctx context.Context, address string) (net.Listener, error) {
 func closeQuietly(l net.Listener) { _ = l.Close() }
 
 // devAPISettings are the API's, in the form its environment would have.
-func devAPISettings(databaseURL, listen string) (config.API, error) {
+func devAPISettings(databaseURL, listen, detector string) (config.API, error) {
 	return config.Load[config.API]([]string{
 		"BERTH_DATABASE_URL=" + databaseURL,
 		"BERTH_LISTEN=" + listen,
+		"BERTH_DETECTOR=" + detector,
 		"BERTH_DEV=true",
 		"BERTH_LOG_FORMAT=text",
 	})

@@ -20,6 +20,22 @@ func TestWorkerThatIsDownCannotBeKilled(t *testing.T) {
 	}
 }
 
+func TestDevDetectsAsItIsTold(t *testing.T) {
+	t.Parallel()
+	told, err := config.Load[config.Local]([]string{"BERTH_DETECTOR=lease"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := devAPISettings("postgres://local:1/berth", "127.0.0.1:0", told.Reaper.Detector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := detection(settings).Detector; got != berth.DetectLease {
+		t.Errorf("detector %s", got)
+	}
+	shell{"BERTH_DETECTOR=hope"}.refuses(t, 2, "BERTH_DETECTOR", "dev")
+}
+
 func TestWorkersOfDevDoNotInheritSettings(t *testing.T) {
 	t.Parallel()
 	m := &member{id: "w1", signaling: 20001, control: 20002, media: 20003}

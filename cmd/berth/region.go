@@ -22,9 +22,10 @@ func regionCommand() *cobra.Command {
 
 func regionSetCommand() *cobra.Command {
 	var spill []string
+	var output string
 	command := &cobra.Command{
 		Use:   "set ID",
-		Short: "Make a region, or change where it spills to when it is full",
+		Short: "Make a region, or change where it spills to when it is full, and print it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, id := range append([]string{args[0]}, spill...) {
@@ -36,10 +37,19 @@ func regionSetCommand() *cobra.Command {
 				return usageError{errors.New("--spill names the region itself: name others, which take over when it is full")}
 			}
 			return withStore(cmd, func(ctx context.Context, store *postgres.Store) error {
-				return store.SetRegion(ctx, berth.Region{ID: args[0], Spill: spill})
+				if err := store.SetRegion(ctx, berth.Region{ID: args[0], Spill: spill}); err != nil {
+					return err
+				}
+				regions, err := store.Regions(ctx)
+				if err != nil {
+					return err
+				}
+				others := func(r berth.Region) bool { return r.ID != args[0] }
+				return regionListing(slices.DeleteFunc(regions, others)).print(cmd.OutOrStdout(), output)
 			})
 		},
 	}
+	outputFlag(command, &output)
 	command.Flags().StringSliceVar(&spill, "spill", nil, "regions to try when it is full, in order, with commas between")
 	return command
 }

@@ -36,9 +36,10 @@ type tenantFlags struct {
 
 func tenantSetCommand() *cobra.Command {
 	var flags tenantFlags
+	var output string
 	command := &cobra.Command{
 		Use:   "set ID",
-		Short: "Make a tenant, or change the settings named; a quota holds from the next start on",
+		Short: "Make a tenant, or change the settings named, and print it; a quota holds from the next start on",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !berth.ValidID(args[0]) {
@@ -60,10 +61,17 @@ func tenantSetCommand() *cobra.Command {
 				if tenant.StartRate == 0 && tenant.StartBurst > 0 {
 					return usageError{errors.New("--start-burst is of no use without --start-rate: give both")}
 				}
-				return store.SetTenant(ctx, tenant)
+				if err := store.SetTenant(ctx, tenant); err != nil {
+					return err
+				}
+				if tenant, err = store.Tenant(ctx, tenant.ID); err != nil {
+					return err
+				}
+				return tenantListing([]berth.Tenant{tenant}).print(cmd.OutOrStdout(), output)
 			})
 		},
 	}
+	outputFlag(command, &output)
 	command.Flags().StringVar(&flags.region, "default-region", "", "where its sessions go that name no region; empty: none")
 	command.Flags().StringVar(&flags.quota, "max-concurrent-sessions", "none", "most live sessions, or none")
 	command.Flags().StringVar(&flags.rate, "start-rate", "none", "most sessions started per second in the long run, such as 5 or 0.5, or none")

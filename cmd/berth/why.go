@@ -28,7 +28,8 @@ func whyCommand() *cobra.Command {
 		Short: "Explain where a session is: its owners so far, why each was lost, and who could have it now",
 		Long: "Explain where a session is, or why it is nowhere, from the database: what it asks for, its place in the queue, its owners\n" +
 			"so far with the evidence for each loss, the workers that could have it now, and what its tenant was refused lately.\n" +
-			"It only reads, so the role berth_viewer may run it.",
+			"It only reads, so the role berth_viewer may run it. For a session that does not exist it says what a start would find,\n" +
+			"and fails.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -42,18 +43,28 @@ func whyCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if output == "json" {
-					encoder := json.NewEncoder(cmd.OutOrStdout())
-					encoder.SetIndent("", "  ")
-					return encoder.Encode(explanation)
+				if err := printExplanation(cmd.OutOrStdout(), explanation, output); err != nil {
+					return err
 				}
-				return report{explanation, cmd.OutOrStdout()}.print()
+				if explanation.Session == nil && explanation.Queue == nil {
+					return fmt.Errorf("tenant %s has no session %s: none of this id is live, waits, or ended within the last day", tenant, args[0])
+				}
+				return nil
 			})
 		},
 	}
 	outputFlag(command, &output)
 	command.Flags().StringVar(&tenant, "tenant", "", "whose session it is")
 	return command
+}
+
+func printExplanation(w io.Writer, explanation berth.Explanation, output string) error {
+	if output == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(explanation)
+	}
+	return report{explanation, w}.print()
 }
 
 // report is an explanation as text.

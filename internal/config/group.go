@@ -79,6 +79,11 @@ type Reaper struct {
 	PauseLimit   time.Duration `env:"BERTH_PAUSE_LIMIT" default:"45s" min:"1s" max:"30m"`
 }
 
+// Design is the part of [Reaper] that `berth dev` hands to its API.
+type Design struct {
+	Detector string `env:"BERTH_DETECTOR" default:"presence" oneof:"presence lease sweep"`
+}
+
 // Placement holds the deadlines that the API sets on new and moving sessions.
 type Placement struct {
 	ConnectWindow time.Duration `env:"BERTH_CONNECT_WINDOW" default:"30s" min:"1s" max:"10m"`

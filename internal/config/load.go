@@ -56,7 +56,7 @@ func set(v variable, text string, p *problems) bool {
 	return true
 }
 
-// checkForeign checks the form of what is set for other kinds of process, so that a mistake in a
+// checkForeign checks the form and range of what is set for other kinds of process, so that a mistake in a
 // shared environment shows in the first process that reads it. Files are not opened: they may be
 // mounted elsewhere only.
 func (env environment) checkForeign(own []variable, p *problems) {
@@ -68,8 +68,8 @@ func (env environment) checkForeign(own []variable, p *problems) {
 		if mine[e.name] {
 			continue
 		}
-		if text, isSet := env[e.name]; isSet && checkText(e.name, text, e.variable, p) {
-			set(e.variable, text, p)
+		if text, isSet := env[e.name]; isSet && checkText(e.name, text, e.variable, p) && set(e.variable, text, p) {
+			checkRange(e.variable, p)
 		}
 		if path, isSet := env[e.name+fileSuffix]; isSet && e.isSecret() {
 			checkText(e.name+fileSuffix, path, e.variable, p)

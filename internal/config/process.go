@@ -53,6 +53,7 @@ type Tool struct {
 type Local struct {
 	Log      LogLevel
 	Postgres PrivatePostgres
+	Reaper   Design
 }
 
 // Process is any of the configurations that [Load] can make.

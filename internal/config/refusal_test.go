@@ -83,6 +83,7 @@ func TestNumbersAreDecimalAndInRange(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"0", "10001", "2147483648", "1000000000000"} {
+		requireRefusal(t, "BERTH_WORKER_SLOTS", value)
 		_, err := config.Load[config.Worker](workerEnv("BERTH_WORKER_SLOTS=" + value))
 		wantProblems(t, err, "BERTH_WORKER_SLOTS")
 	}
@@ -192,6 +193,7 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 		"BERTH_TRUSTED_PROXY":       "did you mean BERTH_TRUSTED_PROXIES?",
 		"BERTH_LISTEN_FILE":         "only secrets are read from files: set BERTH_LISTEN",
 		"BERTH_QUITE_ANOTHER_THING": "docs/configuration.md",
+		"BERTH_TEST_CLOCK_OFFSET":   "docs/configuration.md", // the clock of this binary is the host's
 		"BERTH_":                    "docs/configuration.md",
 	} {
 		_, err := config.Load[config.Tool]([]string{name + "=x"})
