@@ -83,7 +83,7 @@ if [ "$purpose" = test ]; then
   has_compiler || missing+=(gcc)
   has_headers || missing+=(libc6-dev)
   has_pgbouncer || missing+=(pgbouncer)
-  has_nginx || missing+=(nginx-light)
+  has_nginx || missing+=(nginx)
   [ "$(uname -s)" != Linux ] || command -v ip >/dev/null 2>&1 || [ -x /sbin/ip ] || missing+=(iproute2)
 fi
 [ "${#missing[@]}" -eq 0 ] && exit 0
@@ -136,7 +136,7 @@ if [[ " ${missing[*]} " == *" pgbouncer "* ]] && command -v systemctl >/dev/null
 fi
 
 # And its nginx.
-if [[ " ${missing[*]} " == *" nginx-light "* ]] && command -v systemctl >/dev/null 2>&1; then
+if [[ " ${missing[*]} " == *" nginx "* ]] && command -v systemctl >/dev/null 2>&1; then
   "${as_root[@]}" systemctl mask --quiet nginx.service || true
 fi
 
