@@ -14,6 +14,8 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/berthdev/berth/internal/berth"
 )
 
 // Config holds what is optional of a Runner.
@@ -83,6 +85,11 @@ type topicsArgs struct{}
 // Kind names the job in River's table.
 func (topicsArgs) Kind() string { return "purge_topics" }
 
+type rebalanceArgs struct{}
+
+// Kind names the job in River's table.
+func (rebalanceArgs) Kind() string { return "rebalance" }
+
 type auditArgs struct{}
 
 // Kind names the job in River's table.
@@ -93,6 +100,7 @@ type Store interface {
 	RetentionStore
 	AuditStore
 	PressureStore
+	RebalanceStore
 }
 
 // NewRunner makes a runner over pool, which must reach Postgres with the schema of package migrations.
@@ -100,6 +108,10 @@ func NewRunner(
 	pool *pgxpool.Pool, reaper *Reaper, store Store, logger *slog.Logger, registry prometheus.Registerer, config Config,
 ) (*Runner, error) {
 	auditor, err := newAuditor(store, logger, registry)
+	if err != nil {
+		return nil, err
+	}
+	rebalancer, err := newRebalancer(store, logger, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +123,7 @@ func NewRunner(
 		Schema:                      cmp.Or(config.Schema, "river"),
 		Logger:                      slog.New(warningsOnly{logger.Handler()}),
 		Queues:                      map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: jobWorkers}},
-		Workers:                     riverWorkers(reaper, store, auditor, config.Topics),
+		Workers:                     riverWorkers(reaper, store, auditor, rebalancer, config.Topics),
 		PeriodicJobs:                periodicJobs(cmp.Or(config.TickInterval, time.Second)),
 		JobTimeout:                  jobTimeout,
 		RescueStuckJobsAfter:        2 * jobTimeout,
@@ -140,7 +152,9 @@ func dueAtOnce(
 }
 
 // riverWorkers says what each kind of job does.
-func riverWorkers(reaper *Reaper, store RetentionStore, auditor *auditor, topics Purger) *river.Workers {
+func riverWorkers(
+	reaper *Reaper, store RetentionStore, auditor *auditor, rebalancer *rebalancer, topics Purger,
+) *river.Workers {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[tickArgs]) error {
 		return reaper.Tick(ctx)
@@ -159,6 +173,9 @@ func riverWorkers(reaper *Reaper, store RetentionStore, auditor *auditor, topics
 			return nil
 		}
 		return topics.Purge(ctx)
+	}))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[rebalanceArgs]) error {
+		return rebalancer.rebalance(ctx)
 	}))
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[auditArgs]) error {
 		return auditor.audit(ctx)
@@ -182,6 +199,8 @@ func periodicJobs(tick time.Duration) []*river.PeriodicJob {
 			func() (river.JobArgs, *river.InsertOpts) { return rotationArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Minute),
 			func() (river.JobArgs, *river.InsertOpts) { return topicsArgs{}, once }, nil),
+		river.NewPeriodicJob(river.PeriodicInterval(berth.RebalanceInterval),
+			func() (river.JobArgs, *river.InsertOpts) { return rebalanceArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Minute),
 			func() (river.JobArgs, *river.InsertOpts) { return auditArgs{}, once }, &river.PeriodicJobOpts{RunOnStart: true}),
 	}

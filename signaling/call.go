@@ -308,8 +308,11 @@ func (p *callPeer) send(frame any) { p.peer.sender.send(encode(frame)) }
 // parted tells the other peer of a call that one is gone, after the database was told.
 func (h *Hub) parted(ctx context.Context, d berth.Disconnect, role string) error {
 	reason := "lost"
-	if d.Left {
+	switch {
+	case d.Left:
 		reason = berth.CallLeft
+	case d.Shed:
+		reason = berth.CallMoved
 	}
 	data, err := json.Marshal(berth.CallMessage{
 		Type: berth.CallDisconnected, PeerID: d.PeerID, Role: role, Reason: reason, Connection: d.ConnectionID,

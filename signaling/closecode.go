@@ -56,7 +56,10 @@ const (
 // retryReason is the reason of a planned move: how long the client waits before it connects again. Waits are spread
 // over the window, so that clients do not come back together.
 func retryReason(window time.Duration) string {
-	wait := time.Duration(rand.Int64N(int64(max(window, 1))))
+	return retryAfter(time.Duration(rand.Int64N(int64(max(window, 1)))))
+}
+
+func retryAfter(wait time.Duration) string {
 	return "retry_ms=" + strconv.FormatInt(wait.Milliseconds(), 10)
 }
 

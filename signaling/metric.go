@@ -13,6 +13,7 @@ type metrics struct {
 	connections   prometheus.Gauge
 	sessions      prometheus.Gauge
 	subscriptions prometheus.Gauge
+	shed          prometheus.Counter
 	refusals      *prometheus.CounterVec
 	closes        *prometheus.CounterVec
 	frames        *prometheus.CounterVec
@@ -33,6 +34,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "berth_signaling_subscriptions",
 			Help: "Topics that connections listen to now, each counted once per connection.",
 		}),
+		shed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_signaling_shed_total",
+			Help: "Connections closed with 1012 so that their clients move to other workers.",
+		}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_signaling_refusals_total",
 			Help: "Connections refused before the upgrade, by reason.",
@@ -51,7 +56,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"what", "result"}),
 	}
 	var failed error
-	for _, c := range []prometheus.Collector{m.connections, m.sessions, m.subscriptions, m.refusals, m.closes, m.frames, m.settles} {
+	for _, c := range []prometheus.Collector{
+		m.connections, m.sessions, m.subscriptions, m.shed, m.refusals, m.closes, m.frames, m.settles,
+	} {
 		failed = errors.Join(failed, reg.Register(c))
 	}
 	return m, failed

@@ -30,6 +30,8 @@ type peer struct {
 	spoke     bool // sent at least one frame
 	ping      *time.Timer
 	stopped   bool
+	shed      *time.Timer // when the connection is to be shed; nil: it is not
+	moved     bool        // it was
 }
 
 // run reads until the connection is gone, then takes the peer off the books.
@@ -45,7 +47,7 @@ func (p *peer) end() {
 	p.closeInbox()
 	p.closeMedia()
 	p.hub.detach(p.session, p, false)
-	if !p.bye {
+	if !p.bye && !p.moved {
 		p.hub.settler.disconnect(p.gone(p.session.held))
 	}
 }
@@ -102,6 +104,9 @@ func (p *peer) stopPings() {
 	defer p.mu.Unlock()
 	p.stopped = true
 	p.ping.Stop()
+	if p.shed != nil {
+		p.shed.Stop()
+	}
 }
 
 func (p *peer) heard() {

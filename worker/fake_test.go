@@ -29,6 +29,7 @@ type fakeRegistry struct {
 	lease    time.Time
 	state    berth.WorkerState
 	deadline time.Time
+	shed     berth.ShedOrder                 // of the next answer
 	sessions map[berth.SessionKey]berth.Held // placed here and active
 	lacked   map[berth.SessionKey]time.Time  // by the worker, since its last reconciliation
 	ended    map[berth.SessionKey]berth.EndedReason
@@ -203,8 +204,10 @@ func (r *fakeRegistry) answer(renewal berth.Renewal) berth.RenewalAnswer {
 		return berth.RenewalAnswer{Verdict: berth.RenewalOver, At: now}
 	}
 	r.lease = now.Add(renewal.Lease)
-	held := r.placed()
+	held, shed := r.placed(), r.shed
+	r.shed = berth.ShedOrder{}
 	return berth.RenewalAnswer{
+		Shed:    shed,
 		Verdict: berth.RenewalYours, State: r.state, DrainDeadline: r.deadline, At: now, ExpiresAt: r.lease,
 		Matched: len(held) == renewal.Count && berth.Digest(held) == renewal.Digest,
 	}
@@ -357,12 +360,20 @@ type fakeHub struct {
 	fates     map[berth.SessionKey]signaling.Fate
 	absent    []berth.Held               // their clients were told to come back
 	watch     func(key berth.SessionKey) // is told of drops; may be nil
+	shed      int                        // connections that were to be shed
 }
 
 func newFakeHub() *fakeHub {
 	return &fakeHub{
 		sessions: map[berth.SessionKey]signaling.Served{}, fates: map[berth.SessionKey]signaling.Fate{},
 	}
+}
+
+func (h *fakeHub) Shed(order berth.ShedOrder) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.shed += order.Count
+	return order.Count
 }
 
 func (h *fakeHub) Admit(a signaling.Admission) {

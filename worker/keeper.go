@@ -28,6 +28,7 @@ type sessions interface {
 	Serving() []signaling.Served
 	Drop(held berth.Held, fate signaling.Fate)
 	DropAll(fate signaling.Fate)
+	Shed(order berth.ShedOrder) int
 }
 
 // keeper keeps the worker registered and its lease current, and does what the database answers.

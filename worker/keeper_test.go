@@ -404,3 +404,16 @@ func TestRegistrationOutlastsADatabaseThatIsAwayAndEndsAtStop(t *testing.T) {
 		}
 	})
 }
+
+func TestOrderToShedIsPassedOnOnce(t *testing.T) {
+	t.Parallel()
+	inFakeTime(t, func(b *bench) {
+		b.registry.set(func() { b.registry.shed = berth.ShedOrder{Count: 7, Spread: time.Second} })
+		b.sleep(10 * time.Second)
+		b.hub.mu.Lock()
+		defer b.hub.mu.Unlock()
+		if b.hub.shed != 7 {
+			t.Fatalf("%d connections were to be shed", b.hub.shed)
+		}
+	})
+}

@@ -156,6 +156,9 @@ func (t *tenure) confirmed(ctx context.Context, r renewal) {
 		t.hub.Drop(d.Held, signaling.Fate{Ended: d.Ended, Reason: d.Reason, AsOf: r.from})
 	}
 	t.learnDrain(r)
+	if order := r.answer.Shed; order.Count > 0 {
+		t.log.InfoContext(ctx, "shedding connections", "asked", order.Count, "shed", t.hub.Shed(order), "spread", order.Spread)
+	}
 }
 
 func (t *tenure) presenceLost() <-chan struct{} {

@@ -33,5 +33,8 @@ const (
 // CallLeft is the reason of a peer that said bye: the call is over.
 const CallLeft = "left"
 
+// CallMoved is the reason of a peer that its worker sent away: it comes back at another within seconds.
+const CallMoved = "moved"
+
 // CallTopic names the topic of a call.
 func CallTopic(key SessionKey) string { return "call." + strconv.FormatInt(int64(key), 10) }

@@ -177,7 +177,7 @@ $$;
 -- A renewal clears the worker's gap and the cordon that its lateness brought. p_relayed: an API replica asks in the
 -- worker's name, since its own link to the database is cut. If its presence is gone too, it is given nothing new until it
 -- renews by itself: it could not write that a peer connected. shed: how many connections it is asked to close, over
--- shed_seconds; an order is given once, and lost with the answer.
+-- shed_seconds; an order is given once, to a worker that reaches the database, and lost with the answer.
 create function berth.renew_worker(
     p_id text, p_instance int, p_count int, p_digest bigint, p_lease_seconds float8, p_relayed boolean default false)
 returns table (verdict text, state text, drain_deadline timestamptz, matched boolean, at timestamptz,
@@ -200,7 +200,8 @@ begin
     select l.shed, l.shed_seconds into v_order
       from berth.worker_leases l where l.worker_id = p_id and l.instance = p_instance for no key update;
     update berth.worker_leases l
-       set renewed_at = v_now, expires_at = v_now + make_interval(secs => p_lease_seconds), sessions = p_count, shed = 0
+       set renewed_at = v_now, expires_at = v_now + make_interval(secs => p_lease_seconds), sessions = p_count,
+           shed = case when p_relayed then l.shed else 0 end
      where l.worker_id = p_id and l.instance = p_instance;
     if not found then
         return query select case when exists (select from berth.workers where id = p_id and instance > p_instance)
@@ -217,7 +218,8 @@ begin
     end if;
     return query
     select 'yours', v_worker.state, v_worker.drain_deadline, d.sessions = p_count and d.digest = p_digest, v_now,
-           v_now + make_interval(secs => p_lease_seconds), v_order.shed, v_order.shed_seconds
+           v_now + make_interval(secs => p_lease_seconds),
+           case when p_relayed then 0 else v_order.shed end, v_order.shed_seconds
       from berth.held_digest(p_id, p_instance) d;
 end
 $$;

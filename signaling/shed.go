@@ -1,0 +1,73 @@
+package signaling
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// minShedWait is the least that a client which was shed waits: by then the database knows.
+const minShedWait = 500 * time.Millisecond
+
+// Shed closes connections of calls with 1012, so that their clients move to other workers, and returns how many it will.
+// They are chosen at random, since the oldest are often those of the users who matter most, and close one by one over
+// order.Spread. Media stays where it is. A connection that ends by itself meanwhile is one less.
+func (h *Hub) Shed(order berth.ShedOrder) int {
+	victims := h.movable()
+	rand.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
+	victims = victims[:min(order.Count, len(victims))]
+	for _, p := range victims {
+		p.shedAfter(time.Duration(rand.Int64N(int64(max(order.Spread, 1)))))
+	}
+	return len(victims)
+}
+
+// movable lists the connections of calls that are not being shed yet.
+func (h *Hub) movable() (peers []*peer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.sessions {
+		if s.call == nil {
+			continue
+		}
+		for _, p := range s.peers {
+			if !p.leaving() {
+				peers = append(peers, p)
+			}
+		}
+	}
+	return peers
+}
+
+func (p *peer) leaving() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shed != nil || p.stopped
+}
+
+func (p *peer) shedAfter(wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopped {
+		p.shed = time.AfterFunc(wait, p.sendAway)
+	}
+}
+
+// sendAway closes the connection and takes the peer's seat, so that its next connection here is refused with 4410 and its
+// rejoin is placed where there is less to do.
+func (p *peer) sendAway() {
+	p.mu.Lock()
+	if p.stopped {
+		p.mu.Unlock()
+		return
+	}
+	p.moved = true
+	p.mu.Unlock()
+	wait := minShedWait + time.Duration(rand.Int64N(int64(berth.ShedWindow-minShedWait)))
+	p.sender.close(CloseRestart, retryAfter(wait))
+	gone := p.gone(p.session.held)
+	gone.Shed = true
+	p.hub.metrics.shed.Inc()
+	p.hub.settler.disconnect(gone)
+}
