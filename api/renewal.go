@@ -19,15 +19,14 @@ const (
 	maxRenewalBody = 1 << 20
 	// renewWithin bounds the question to the database, so that its absence is known before the worker's patience ends.
 	renewWithin = time.Second
-	// renewalsAtOnce is how many renewals may wait for the database. Together they are few beside its connections.
+	// renewalsAtOnce is how many renewals may wait for the database, and lookUpsAtOnce how many secrets beside them.
+	// Together they are few beside its connections.
 	renewalsAtOnce = 4
+	lookUpsAtOnce  = 2
 	// renewalRate and renewalBurst are what one instance may ask per second: a renewal each two seconds, twice when lists
 	// differ, and nudges.
 	renewalRate  = 4
 	renewalBurst = 20
-	// strangersRate and strangersBurst bound the secrets that are looked up in the database, per second.
-	strangersRate  = 100
-	strangersBurst = 500
 	// maxKnownInstances bounds the memory of secrets. When full, an arbitrary one is forgotten.
 	maxKnownInstances = 10_000
 
@@ -49,8 +48,9 @@ type Renewals interface {
 // since an instance never changes its own; whether the instance still counts is for the database, each time.
 type relay struct {
 	renewals  Renewals
-	strangers *rate.Limiter
-	turns     chan struct{} // one element for each renewal that waits for the database
+	strangers *strangers
+	turns     turns // of renewals
+	lookUps   turns // of secrets that nobody has seen: they must not hold up renewals
 
 	mu    sync.Mutex
 	known map[string]known // by the hash of the secret
@@ -65,8 +65,8 @@ type known struct {
 
 func newRelay(renewals Renewals) *relay {
 	return &relay{
-		renewals: renewals, strangers: rate.NewLimiter(strangersRate, strangersBurst),
-		turns: make(chan struct{}, renewalsAtOnce), known: make(map[string]known),
+		renewals: renewals, strangers: newStrangers(remoteNetwork),
+		turns: make(turns, renewalsAtOnce), lookUps: make(turns, lookUpsAtOnce), known: make(map[string]known),
 	}
 }
 
@@ -110,6 +110,9 @@ func (l *relay) authenticate(r *http.Request, workerID string) (known, error) {
 	}
 	caller, ok := l.recall(hash)
 	if !ok {
+		if !l.strangers.allow(r) {
+			return known{}, unavailable("Too many unknown workers ask at once.")
+		}
 		if caller, err = l.lookUp(r.Context(), workerID, hash); err != nil {
 			return known{}, err
 		}
@@ -132,14 +135,11 @@ func (l *relay) recall(hash []byte) (known, bool) {
 	return caller, ok
 }
 
-// lookUp asks the database, within limits that guesses cannot exceed.
+// lookUp asks the database.
 func (l *relay) lookUp(ctx context.Context, workerID string, hash []byte) (known, error) {
-	if !l.strangers.Allow() {
-		return known{}, unavailable("Too many unknown workers ask at once.")
-	}
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
-	release, err := l.turn(ctx)
+	release, err := l.lookUps.take(ctx)
 	if err != nil {
 		return known{}, err
 	}
@@ -173,11 +173,14 @@ func (l *relay) remember(hash []byte, caller known) known {
 	return caller
 }
 
-// turn waits until few enough renewals ask the database.
-func (l *relay) turn(ctx context.Context) (release func(), err error) {
+// turns holds one element for each question that the database is asked at the moment.
+type turns chan struct{}
+
+// take waits until few enough are asked.
+func (t turns) take(ctx context.Context) (release func(), err error) {
 	select {
-	case l.turns <- struct{}{}:
-		return func() { <-l.turns }, nil
+	case t <- struct{}{}:
+		return func() { <-t }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -189,7 +192,7 @@ func (l *relay) renew(
 ) (answer berth.RenewalAnswer, dropped []berth.Dropped, err error) {
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
-	release, err := l.turn(ctx)
+	release, err := l.turns.take(ctx)
 	if err != nil {
 		return answer, nil, err
 	}

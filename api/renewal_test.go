@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -267,9 +269,8 @@ func TestRenewalsAreLimitedByInstanceAndGuessesByProcess(t *testing.T) {
 	calmly()
 	before := r.store.calls.Load()
 	refused = 0
-	for range 2 * strangersBurst {
-		_, guess := auth.NewRenewalSecret()
-		if _, err := r.server.service.relay.lookUp(t.Context(), "w-1", guess); berth.RefusalCode(err) == berth.CodeUnavailable {
+	for i := range 2 * strangersBurst {
+		if r.guess(t, fmt.Sprintf("192.0.2.%d:1", i%250)) == berth.CodeUnavailable {
 			refused++
 		}
 	}
@@ -277,4 +278,81 @@ func TestRenewalsAreLimitedByInstanceAndGuessesByProcess(t *testing.T) {
 		t.Errorf("%d of the guesses were refused unseen, %d looked up", refused, asked)
 	}
 	calmly() // who proved itself before is no stranger
+}
+
+// guess tries a secret from an address, and says how it was refused.
+func (r *rig) guess(t *testing.T, from string) berth.Code {
+	t.Helper()
+	secret, _ := auth.NewRenewalSecret()
+	request := httptest.NewRequestWithContext(t.Context(), "POST", renewalPath, nil)
+	request.RemoteAddr = from
+	request.Header.Set("Authorization", "Bearer "+secret)
+	_, err := r.server.service.relay.authenticate(request, "w-1")
+	if err == nil {
+		t.Error("a guess was right")
+	}
+	return berth.RefusalCode(err)
+}
+
+func TestGuessesFromOneAddressLeaveOthersTheirTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	refused := 0
+	for i := range 4 * addressBurst {
+		from := fmt.Sprintf("[2001:db8::%x]:%d", i, 1+i) // addresses of one host
+		if i%2 == 0 {
+			from = fmt.Sprintf("203.0.113.1:%d", 1+i)
+		}
+		if r.guess(t, from) == berth.CodeUnavailable {
+			refused++
+		}
+	}
+	if looked := 4*addressBurst - refused; looked < 2*addressBurst || looked > 3*addressBurst {
+		t.Errorf("%d guesses of two hosts were looked up, want about %d", looked, 2*addressBurst)
+	}
+	if code := r.guess(t, "[2001:db8:0:1::1]:1"); code == berth.CodeUnavailable {
+		t.Error("another network has no turn")
+	}
+	if a := r.call("POST", renewalPath, r.secret("w-1", 7), renewalBody(7, nil, false)); a.status != 200 {
+		t.Errorf("a worker that nobody knew: %d %s", a.status, a.body)
+	}
+}
+
+func TestLookUpsThatHangHoldUpNoRenewal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	friend := r.secret("w-1", 7)
+	if a := r.call("POST", renewalPath, friend, renewalBody(7, nil, false)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for range lookUpsAtOnce {
+		release, err := r.server.service.relay.lookUps.take(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+	}
+	if a := r.call("POST", renewalPath, friend, renewalBody(7, nil, false)); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestAddressesThatWereNotSeenForLongAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newStrangers(remoteNetwork)
+	used := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}) }
+	for s.of(used(0)).Allow() {
+	}
+	for n := range 3 * maxAddresses {
+		s.of(used(n + 1))
+		if n == maxAddresses && s.of(used(0)).Allow() {
+			t.Error("an address of the generation before is forgotten")
+		}
+	}
+	if held := len(s.recent) + len(s.older); held > 2*maxAddresses {
+		t.Errorf("%d addresses are remembered", held)
+	}
+	if !s.of(used(0)).Allow() {
+		t.Error("an address that nobody saw for long has no turn")
+	}
 }
