@@ -269,7 +269,8 @@ func (r *rig) deaf(query string) {
 	}
 }
 
-func TestClientThatDoesNotKeepUpWithATopicIsCutAlone(t *testing.T) {
+// TestScenario_W03_ReaderOfATopicStalls: another one gets all in order meanwhile.
+func TestScenario_W03_ReaderOfATopicStalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config, _ *store) { c.StreamWriteTimeout = 500 * time.Millisecond })
 	open := r.server.service.topicPlaces.taken
