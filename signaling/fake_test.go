@@ -310,6 +310,7 @@ type fakeWire struct {
 	in    chan []byte   // from the client; closed when it hangs up
 	cut   chan struct{} // closed by Cut
 	stall chan struct{} // Write waits until it is closed; nil: never waits
+	chat  bool          // answers pings
 
 	mu     sync.Mutex
 	out    []string
@@ -350,6 +351,9 @@ func (w *fakeWire) Write(frame []byte) error {
 		return io.ErrClosedPipe
 	}
 	w.out = append(w.out, string(frame))
+	if w.chat && string(frame) == `{"type":"ping"}` {
+		w.in <- []byte(`{"type":"pong"}`)
+	}
 	return nil
 }
 

@@ -217,7 +217,10 @@ func TestScenario_W03_SlowReaderIsClosedWith1013(t *testing.T) {
 	})
 	good.send(`{"type":"offer","sdp":"v=0"}`)
 	good.expect("answer")
-	slow.expectClose(CloseTryLater) // reads on, and finds the close frame right after what the kernel held
+	// It reads on, and finds the close frame right after what the kernel held.
+	if last := slow.expectClose(CloseTryLater); last.Reason != reasonSlow {
+		t.Errorf("closed because of %q", last.Reason)
+	}
 	good.expect("peer-disconnected")
 }
 
@@ -225,19 +228,19 @@ func TestScenario_W03_SlowReaderIsClosedWith1013(t *testing.T) {
 func TestScenario_W11_RepeatedJoinsCountOnce(t *testing.T) {
 	t.Parallel()
 	r := newServer(t, Config{})
-	clients := make([]*client, 0, 20)
-	for range 20 {
+	clients := make([]*client, 0, repeatedJoins)
+	for range repeatedJoins {
 		c, _ := r.join(1, "a")
 		clients = append(clients, c)
 		if n := r.gauge("berth_signaling_connections"); n != 1 {
 			t.Fatalf("%v connections counted", n)
 		}
 	}
-	for _, c := range clients[:19] {
+	for _, c := range clients[:repeatedJoins-1] {
 		c.expectClose(CloseReplaced)
 	}
-	clients[19].send(`{"type":"bye"}`)
-	clients[19].expectClose(CloseBye)
+	clients[repeatedJoins-1].send(`{"type":"bye"}`)
+	clients[repeatedJoins-1].expectClose(CloseBye)
 	if n := r.gauge("berth_signaling_connections"); n != 0 {
 		t.Fatalf("%v connections counted", n)
 	}
