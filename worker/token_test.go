@@ -1,9 +1,34 @@
 package worker
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/berth"
 )
+
+// oneToken verifies whatever it is shown as one token.
+type oneToken struct {
+	Verifier
+
+	token auth.SessionToken
+}
+
+func (v oneToken) Verify(context.Context, string, time.Time) (auth.SessionToken, error) { return v.token, nil }
+
+func TestGrantHasTheUserAndTheTopicsOfTheToken(t *testing.T) {
+	t.Parallel()
+	topics := berth.TopicGrant{Subscribe: []string{"a"}, Publish: []string{"b:*"}}
+	verifier := oneToken{token: auth.SessionToken{TenantID: "acme", PeerID: "p-1", Role: "offer", User: "ann", Topics: topics}}
+	grant, err := (&tokens{verifier: verifier, clock: &databaseClock{now: time.Now}}).VerifyToken(t.Context(), "")
+	if err != nil || grant.TenantID != "acme" || grant.Peer != (berth.Peer{ID: "p-1", Role: "offer", User: "ann"}) || !cmp.Equal(grant.Topics, topics) {
+		t.Errorf("got %+v, %v", grant, err)
+	}
+}
 
 func TestDatabaseTimeRunsOnFromTheLastAnswer(t *testing.T) {
 	t.Parallel()

@@ -132,6 +132,30 @@ func TestSessionTokensHaveTheirTimeAndTheirWorker(t *testing.T) {
 	}
 }
 
+func TestSessionTokensAreReadWhicheverWorkerTheyAreFor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	reader, now := auth.NewSessionTokens(f.keys), f.clock.Now()
+	for _, worker := range []string{"w-1", "w-2"} {
+		token := sample()
+		token.WorkerID = worker
+		signed := f.mint(t, token)
+		if got, err := reader.Verify(t.Context(), signed, now); err != nil || got.WorkerID != worker || got.PeerID != token.PeerID {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if _, err := reader.Verify(t.Context(), signed, now.Add(time.Hour)); !errors.Is(err, auth.ErrTokenExpired) {
+			t.Errorf("late: %v", err)
+		}
+	}
+	nudge, err := f.signer.SignNudge(t.Context(), "w-1", 5, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Verify(t.Context(), nudge, now); !errors.Is(err, auth.ErrTokenInvalid) {
+		t.Errorf("a nudge passes: %v", err)
+	}
+}
+
 // TestForgedTokensAreRefused signs with the right key what Berth would not: only type, issuer and the rest
 // of the content are wrong.
 func TestForgedTokensAreRefused(t *testing.T) {
@@ -162,12 +186,19 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		"negative key":     func(_ map[string]any, p jwt.MapClaims) { p["skey"] = -7 },
 		"fraction as key":  func(_ map[string]any, p jwt.MapClaims) { p["skey"] = 7.5 },
 		"bad peer":         func(_ map[string]any, p jwt.MapClaims) { p["peer"] = "a/b" },
+		"bad user":         func(_ map[string]any, p jwt.MapClaims) { p["user"] = "a b" },
+		"number as user":   func(_ map[string]any, p jwt.MapClaims) { p["user"] = 7 },
+		"bad topic":        func(_ map[string]any, p jwt.MapClaims) { p["topics"] = map[string]any{"publish": []string{"a b"}} },
+		"text as topics":   func(_ map[string]any, p jwt.MapClaims) { p["topics"] = "*" },
 	} {
 		header, payload := good()
 		change(header, payload)
 		signed, err := signRaw(f.key, header, payload)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if _, err := auth.NewSessionTokens(f.keys).Verify(t.Context(), signed, now); (err != nil) != (what != "nothing") {
+			t.Errorf("%s, for any worker: %v", what, err)
 		}
 		_, err = f.verifier.Verify(t.Context(), signed, now)
 		if want := what != "nothing"; errors.Is(err, auth.ErrTokenInvalid) != want || (err != nil) != want {
