@@ -18,7 +18,9 @@ type oneToken struct {
 	token auth.SessionToken
 }
 
-func (v oneToken) Verify(context.Context, string, time.Time) (auth.SessionToken, error) { return v.token, nil }
+func (v oneToken) Verify(context.Context, string, time.Time) (auth.SessionToken, error) {
+	return v.token, nil
+}
 
 func TestGrantHasTheUserAndTheTopicsOfTheToken(t *testing.T) {
 	t.Parallel()
