@@ -34,6 +34,7 @@ func TestEachCallHasItsRoles(t *testing.T) {
 		{"GET", "/v1/workers/w-1", "", 403, 403, 200},
 		{"POST", "/v1/workers/w-1/drain", `{}`, 403, 403, 200},
 		{"DELETE", "/v1/workers/w-1/drain", "", 403, 403, 200},
+		{"POST", "/v1/workers/w-1/shed", `{"count":1}`, 403, 403, 200},
 		{"DELETE", "/v1/sessions/s-1?tenant=t-1", "", 204, 403, 204},
 		{"DELETE", "/v1/sessions/s-1", "", 204, 404, 400},
 	} {

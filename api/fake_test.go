@@ -28,6 +28,7 @@ type store struct {
 	keyAge atomic.Int64 // by how many nanoseconds remembered keys are older than they are
 
 	mu         sync.Mutex
+	shed       berth.ShedOrder // the last
 	now        time.Time
 	nextKey    berth.SessionKey
 	generation berth.Generation
@@ -411,6 +412,11 @@ func (s *store) DrainWorker(ctx context.Context, id string, deadline time.Durati
 			w.State, w.DrainDeadline = berth.WorkerDraining, s.now.Add(deadline)
 		}
 	})
+}
+
+func (s *store) OrderShed(ctx context.Context, id string, _ berth.Instance, order berth.ShedOrder) error {
+	_, err := s.change(ctx, id, func(*berth.Worker) { s.shed = order })
+	return err
 }
 
 func (s *store) UndrainWorker(ctx context.Context, id string) (berth.Worker, error) {

@@ -70,7 +70,7 @@ func TestNoRequestIsAnsweredWithABug(t *testing.T) {
 	calls := []string{
 		"POST /v1/sessions", "POST /v1/sessions", "GET /v1/sessions", "GET /v1/sessions/ID", "DELETE /v1/sessions/ID", "POST /v1/sessions/ID/peers",
 		"POST /v1/sessions/ID/rejoin", "GET /v1/workers", "GET /v1/workers/ID", "POST /v1/workers/ID/drain", "DELETE /v1/workers/ID/drain",
-		"GET /v1/topics/ID", "POST /v1/topics/ID/messages", "POST /v1/users/ID/messages", "GET /v1/capacity", "POST /v1/workers/ID/renewal",
+		"POST /v1/workers/ID/shed", "GET /v1/topics/ID", "POST /v1/topics/ID/messages", "POST /v1/users/ID/messages", "GET /v1/capacity", "POST /v1/workers/ID/renewal",
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		method, path, _ := strings.Cut(rapid.SampledFrom(calls).Draw(rt, "call"), " ")

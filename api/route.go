@@ -45,6 +45,7 @@ func (s *service) versionOne(r chi.Router, calls *wire.ServerInterfaceWrapper) {
 		r.With(operator...).Get("/v1/workers/{id}", calls.GetWorker)
 		r.With(operator...).Post("/v1/workers/{id}/drain", calls.DrainWorker)
 		r.With(operator...).Delete("/v1/workers/{id}/drain", calls.UndrainWorker)
+		r.With(operator...).Post("/v1/workers/{id}/shed", calls.ShedWorker)
 	})
 	// A renewal checks its own credential, a secret of one instance, and bounds its own time.
 	r.With(s.wellFormedQuery).Post("/v1/workers/{id}/renewal", calls.RenewWorker)

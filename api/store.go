@@ -34,6 +34,8 @@ type Workers interface {
 	// DrainWorker returns once no claim can land on the worker. The first deadline stands unless override is set.
 	DrainWorker(ctx context.Context, id string, deadline time.Duration, override bool) (berth.Worker, error)
 	UndrainWorker(ctx context.Context, id string) (berth.Worker, error)
+	// OrderShed has the current instance, or the one that is named, close connections with its next renewal.
+	OrderShed(ctx context.Context, id string, instance berth.Instance, order berth.ShedOrder) error
 }
 
 // Events reads the history of sessions.

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -87,6 +88,30 @@ func (s *service) UndrainWorker(w http.ResponseWriter, r *http.Request, id wire.
 			s.nudges.send(id)
 		}
 		return worker, err
+	})
+}
+
+// ShedWorker serves POST /v1/workers/{id}/shed.
+func (s *service) ShedWorker(w http.ResponseWriter, r *http.Request, id wire.WorkerID) {
+	request, err := decode[wire.ShedRequest](s, w, r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	var c checks
+	c.require(request.Count >= 0 && request.Count <= berth.MaxShed, "count", fmt.Sprintf("must be an integer from 0 to %d", berth.MaxShed))
+	spread := c.seconds("spread_seconds", request.SpreadSeconds, time.Second, berth.MaxShedSpread, berth.ShedSpread)
+	if err := c.err(); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.answerWorker(w, r, id, func(ctx context.Context, id string) (berth.Worker, error) {
+		if err := s.deps.Workers.OrderShed(ctx, id, 0, berth.ShedOrder{Count: request.Count, Spread: spread}); err != nil {
+			return berth.Worker{}, err
+		}
+		s.log.InfoContext(ctx, "worker is to shed connections", slog.String("worker_id", id), slog.Int("count", request.Count))
+		s.nudges.send(id)
+		return s.deps.Workers.Worker(ctx, id)
 	})
 }
 

@@ -54,7 +54,7 @@ func workerCommand() *cobra.Command {
 			return process.wait(cmd.Context())
 		},
 	}
-	command.AddCommand(workerListCommand(), workerDrainCommand(), workerUndrainCommand())
+	command.AddCommand(workerListCommand(), workerDrainCommand(), workerUndrainCommand(), workerShedCommand())
 	return command
 }
 

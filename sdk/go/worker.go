@@ -50,19 +50,35 @@ func (c *Client) DrainWorker(ctx context.Context, id string, drain DrainWorker) 
 	if err != nil {
 		return nil, err
 	}
-	return c.drainCall(ctx, http.MethodPost, id, drainBody{DeadlineSeconds: seconds, Override: drain.Override})
+	return c.workerCall(ctx, http.MethodPost, id, "drain", drainBody{DeadlineSeconds: seconds, Override: drain.Override})
 }
 
 // UndrainWorker undoes a drain. A worker that does not drain stays as it is. It needs an operator's key.
 func (c *Client) UndrainWorker(ctx context.Context, id string) (*Worker, error) {
-	return c.drainCall(ctx, http.MethodDelete, id, nil)
+	return c.workerCall(ctx, http.MethodDelete, id, "drain", nil)
 }
 
-func (c *Client) drainCall(ctx context.Context, method, id string, body any) (*Worker, error) {
+// ShedWorker moves signaling connections of calls away from a worker: it closes count of them, chosen at random, one by one
+// over spread: 1 s to 1 h in whole seconds, default 30 s. Their clients rejoin elsewhere. An order that was not carried out
+// yet is replaced. It needs an operator's key.
+func (c *Client) ShedWorker(ctx context.Context, id string, count int, spread time.Duration) (*Worker, error) {
+	seconds, err := wholeSeconds("spread_seconds", spread)
+	if err != nil {
+		return nil, err
+	}
+	return c.workerCall(ctx, http.MethodPost, id, "shed", shedBody{Count: count, SpreadSeconds: seconds})
+}
+
+type shedBody struct {
+	Count         int   `json:"count"`
+	SpreadSeconds int64 `json:"spread_seconds,omitempty"`
+}
+
+func (c *Client) workerCall(ctx context.Context, method, id, what string, body any) (*Worker, error) {
 	if err := checkID("id", id); err != nil {
 		return nil, err
 	}
-	u, err := c.endpoint("v1", "workers", id, "drain")
+	u, err := c.endpoint("v1", "workers", id, what)
 	if err != nil {
 		return nil, err
 	}

@@ -695,6 +695,15 @@ type SessionRequest struct {
 // SessionState defines model for SessionState.
 type SessionState string
 
+// ShedRequest defines model for ShedRequest.
+type ShedRequest struct {
+	// Count How many connections to close.
+	Count int `json:"count"`
+
+	// SpreadSeconds Over how long.
+	SpreadSeconds *int `json:"spread_seconds,omitempty"`
+}
+
 // Strategy `spread`: on the least loaded worker. `pack`: on the fullest with room, so that idle ones appear.
 type Strategy string
 
@@ -993,6 +1002,9 @@ type DrainWorkerJSONRequestBody = DrainRequest
 // RenewWorkerJSONRequestBody defines body for RenewWorker for application/json ContentType.
 type RenewWorkerJSONRequestBody = RenewalRequest
 
+// ShedWorkerJSONRequestBody defines body for ShedWorker for application/json ContentType.
+type ShedWorkerJSONRequestBody = ShedRequest
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// Dashboard The dashboard
@@ -1088,6 +1100,9 @@ type ServerInterface interface {
 	// RenewWorker Renew a worker's lease in its name
 	// (POST /v1/workers/{id}/renewal)
 	RenewWorker(w http.ResponseWriter, r *http.Request, id WorkerID)
+	// ShedWorker Move signaling connections away from a worker
+	// (POST /v1/workers/{id}/shed)
+	ShedWorker(w http.ResponseWriter, r *http.Request, id WorkerID)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -1277,6 +1292,12 @@ func (_ Unimplemented) DrainWorker(w http.ResponseWriter, r *http.Request, id Wo
 // RenewWorker Renew a worker's lease in its name
 // (POST /v1/workers/{id}/renewal)
 func (_ Unimplemented) RenewWorker(w http.ResponseWriter, r *http.Request, id WorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ShedWorker Move signaling connections away from a worker
+// (POST /v1/workers/{id}/shed)
+func (_ Unimplemented) ShedWorker(w http.ResponseWriter, r *http.Request, id WorkerID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2141,6 +2162,32 @@ func (siw *ServerInterfaceWrapper) RenewWorker(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ShedWorker operation middleware
+func (siw *ServerInterfaceWrapper) ShedWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ShedWorker(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -2346,6 +2393,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/workers/{id}/renewal", wrapper.RenewWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/workers/{id}/shed", wrapper.ShedWorker)
 	})
 
 	return r
