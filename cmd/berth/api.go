@@ -64,7 +64,7 @@ type apiProcess struct {
 	runner *jobs.Runner
 	store  *postgres.Store
 	jobs   *postgres.Store
-	bus    *backplane.Bus
+	bus    *backplane.Cluster
 
 	background sync.WaitGroup
 	cancel     context.CancelFunc
@@ -126,7 +126,7 @@ func (p *apiProcess) start(ctx context.Context, settings config.API, demo *api.D
 	}
 	keys := auth.NewKeys(p.store, logger, auth.KeysConfig{})
 	signer := auth.NewSigner(keys)
-	if p.bus, err = startBus(ctx, p.jobs, settings.Database, logger, registry); err != nil {
+	if p.bus, err = startBus(ctx, p.jobs, settings.Database, settings.Backplane, logger, registry); err != nil {
 		return err
 	}
 	reaper, err := p.makeJobs(settings, signer, logger, registry)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,19 +13,51 @@ import (
 	"github.com/berthdev/berth/internal/postgres"
 )
 
-// startBus makes the backplane of a process on the pool of its store. The caller closes it before the store.
+// startBus makes the backplane of a process: over the databases that are named for it, or else over that of its store. It
+// waits for those that are away. The caller closes it before the store.
 func startBus(
-	ctx context.Context, store *postgres.Store, settings config.Database, logger *slog.Logger, registry prometheus.Registerer,
-) (*backplane.Bus, error) {
-	direct := settings.DirectURL.Reveal()
-	if direct == "" {
-		direct = settings.URL.Reveal()
+	ctx context.Context, store *postgres.Store, database config.Database, several config.Backplane,
+	logger *slog.Logger, registry prometheus.Registerer,
+) (*backplane.Cluster, error) {
+	configs := []backplane.Config{{Pool: store.Pool(), DirectURL: database.DirectURL.Reveal()}}
+	if len(several.URLs) > 0 {
+		configs = nil
 	}
-	bus, err := backplane.New(backplane.Config{
-		Pool: store.Pool(), DirectURL: direct, Logger: logger, Registerer: registry,
-	})
+	for i, url := range several.URLs.Reveal() {
+		if err := awaitSchema(ctx, url, logger.With("backplane_database", i)); err != nil {
+			return nil, fmt.Errorf("BERTH_BACKPLANE_URLS, database %d: %w", i, err)
+		}
+		configs = append(configs, backplane.Config{DirectURL: url, Database: i})
+	}
+	var buses []*backplane.Bus
+	for _, c := range configs {
+		c.Logger, c.Registerer = logger.With("backplane_database", c.Database), registry
+		bus, err := backplane.New(c)
+		if err != nil {
+			return nil, err
+		}
+		buses = append(buses, bus)
+	}
+	cluster, err := backplane.NewCluster(buses...)
 	if err != nil {
 		return nil, err
 	}
-	return bus, bus.Start(ctx)
+	if err := proveBus(ctx, cluster, logger); err != nil {
+		cluster.Close()
+		return nil, err
+	}
+	return cluster, cluster.Start(ctx)
+}
+
+// proveBus refuses a pooler, through which nothing would ever be heard. A database that fails just now is no reason: the
+// first subscription tries again.
+func proveBus(ctx context.Context, cluster *backplane.Cluster, logger *slog.Logger) error {
+	err := cluster.Check(ctx)
+	if errors.Is(err, backplane.ErrPooled) {
+		return err
+	}
+	if err != nil {
+		logger.WarnContext(ctx, "backplane not proven to work", "err", err)
+	}
+	return ctx.Err()
 }

@@ -55,7 +55,7 @@ func (s shell) berth(t *testing.T, args ...string) result {
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err = command.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
-		t.Fatalf("berth %s: %v, %v", strings.Join(args, " "), err, ctx.Err())
+		t.Fatalf("berth %s: %v, %v: %s", strings.Join(args, " "), err, ctx.Err(), &stderr)
 	}
 	if strings.Contains(stderr.String(), "goroutine ") || strings.Contains(stderr.String(), "DATA RACE") {
 		t.Errorf("berth %s: %s", strings.Join(args, " "), &stderr)

@@ -62,7 +62,7 @@ func workerCommand() *cobra.Command {
 type workerProcess struct {
 	worker *worker.Worker
 	engine *media.Engine
-	bus    *backplane.Bus
+	bus    *backplane.Cluster
 	store  *postgres.Store
 
 	background sync.WaitGroup
@@ -103,7 +103,7 @@ func (p *workerProcess) start(ctx, background context.Context, settings config.W
 	if err != nil {
 		return err
 	}
-	p.bus, err = startBus(ctx, p.store, settings.Database, logger, registry)
+	p.bus, err = startBus(ctx, p.store, settings.Database, settings.Backplane, logger, registry)
 	if err != nil {
 		return err
 	}

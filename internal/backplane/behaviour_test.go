@@ -40,10 +40,12 @@ func postgresWorld(t *testing.T) world {
 	}}
 }
 
-// everywhere runs a test on both implementations.
+// everywhere runs a test on all implementations.
 func everywhere(t *testing.T, test func(w world)) {
 	t.Helper()
-	for name, makeWorld := range map[string]func(*testing.T) world{"memory": memoryWorld, "postgres": postgresWorld} {
+	for name, makeWorld := range map[string]func(*testing.T) world{
+		"memory": memoryWorld, "postgres": postgresWorld, "cluster": clusterWorld,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(makeWorld(t))

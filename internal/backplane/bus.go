@@ -22,16 +22,20 @@ const (
 	// retention and idleLife are what Purge leaves: messages of the last five minutes, and topics used in the last hour.
 	retention = 5 * time.Minute
 	idleLife  = time.Hour
+	// ownConnections is how many connections a pool has that a Bus makes itself.
+	ownConnections = 6
 	// purgeTopics is how many topics one statement of Purge sees to.
 	purgeTopics = 500
 )
 
 // Config is what a Bus is made of.
 type Config struct {
-	// Pool is for queries. It may lead through a pooler. Required; the Bus does not close it.
+	// Pool is for queries. It may lead through a pooler, and the Bus does not close it. Nil: one of its own, of DirectURL.
 	Pool *pgxpool.Pool
 	// DirectURL is for the listener, and must lead to Postgres itself. Required.
 	DirectURL string
+	// Database is the number of the database in a Cluster, which is a label of the metrics.
+	Database int
 	// Process is the key of this process, positive and never used before. Zero: a random one.
 	Process int64
 	// Logger gets what happens to the listener. Nil: nobody does.
@@ -59,8 +63,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Pool == nil || c.DirectURL == "" || c.Process < 0 {
-		return c, errors.New("backplane: pool and direct url are required, and the process key is positive")
+	if c.DirectURL == "" || c.Process < 0 || c.Database < 0 {
+		return c, errors.New("backplane: a direct url is required, and process key and number of the database are not negative")
 	}
 	c.Process = cmp.Or(c.Process, 1+rand.Int64N(1<<62))
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -78,7 +82,7 @@ func (c Config) withDefaults() (Config, error) {
 // Bus is the backplane of one process. It is safe for concurrent use between Start and Close.
 type Bus struct {
 	config    Config
-	store     store
+	store     *store
 	metrics   *metrics
 	publisher *publisher
 	streams   *streams
@@ -87,7 +91,8 @@ type Bus struct {
 	inbox     chan string // payloads of notifications
 	overflow  atomic.Bool // some were dropped
 
-	life    sync.Mutex // guards the rest
+	life    sync.Mutex    // guards the rest
+	pool    *pgxpool.Pool // its own, if none was given
 	stop    context.CancelFunc
 	closed  bool
 	running sync.WaitGroup
@@ -99,19 +104,36 @@ func New(config Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{
-		config: config, store: store{pool: config.Pool, process: config.Process},
-		streams: newStreams(), inbox: make(chan string, maxInbox),
-	}
+	b := &Bus{config: config, streams: newStreams(), inbox: make(chan string, maxInbox)}
 	if b.listener, err = newListener(b, config); err != nil {
 		return nil, err
+	}
+	if config.Registerer != nil {
+		labels := prometheus.Labels{"database": strconv.Itoa(config.Database)}
+		config.Registerer = prometheus.WrapRegistererWith(labels, config.Registerer)
 	}
 	if b.metrics, err = newMetrics(config.Registerer, func() int { return len(b.inbox) }); err != nil {
 		return nil, fmt.Errorf("register backplane metrics: %w", err)
 	}
+	b.store = &store{pool: config.Pool, process: config.Process}
 	b.publisher = newPublisher(b.store.publish, b.metrics)
 	b.history = newHistorian(b.store.read, b.metrics)
 	return b, nil
+}
+
+// newPool is for what a Bus does at the same time.
+func newPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	settings, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, errBadURL
+	}
+	settings.MaxConns = ownConnections
+	settings.ConnConfig.RuntimeParams["application_name"] = "berth topics"
+	pool, err := pgxpool.NewWithConfig(ctx, settings)
+	if err != nil {
+		return nil, fmt.Errorf("open pool of the backplane: %w", err)
+	}
+	return pool, nil
 }
 
 // channel is where the database notifies a process.
@@ -124,7 +146,15 @@ func (b *Bus) Start(ctx context.Context) error {
 	if b.closed || b.stop != nil {
 		return fmt.Errorf("start: %w, or started before", ErrClosed)
 	}
-	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	if b.config.Pool == nil {
+		pool, err := newPool(ctx, b.config.DirectURL)
+		if err != nil {
+			return err
+		}
+		b.store.pool, b.pool = pool, pool
+	}
+	ctx, b.stop = context.WithCancel(ctx)
 	b.publisher.start()
 	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.history.run, b.tidy, b.count, b.watch, b.compare} {
 		b.running.Go(func() { part(ctx) })
@@ -145,7 +175,14 @@ func (b *Bus) Close() {
 		stop()
 	}
 	b.running.Wait()
+	if b.pool != nil {
+		b.pool.Close()
+	}
 }
+
+// Check opens a connection of DirectURL and proves that notifications arrive on it: ErrPooled if they do not. A process
+// that asks at its start need not find out when the first subscriber comes.
+func (b *Bus) Check(ctx context.Context) error { return b.listener.check(ctx) }
 
 // Publish appends messages to their topics, in this order, all or none, and has the processes told that are interested. It
 // returns when that is committed, and says of each message, in this order, where it is and who was told. Its errors are ErrInvalid and ErrTooLarge, of the first message that is either,
@@ -204,6 +241,9 @@ func (b *Bus) started() bool {
 // Purge deletes messages older than five minutes, topics that were not used for an hour, and the interest of processes that
 // are gone. A job calls it every minute or so, in one process.
 func (b *Bus) Purge(ctx context.Context) error {
+	if !b.started() {
+		return ErrClosed
+	}
 	for {
 		found, err := b.store.purge(ctx, retention, idleLife, purgeTopics)
 		if err != nil || found < purgeTopics {

@@ -25,6 +25,9 @@ const (
 	probeMark = "\n"
 )
 
+// errBadURL stands for the error of pgx, which may quote the password.
+var errBadURL = errors.New("parse direct database url: it must look like postgres://user:password@host:5432/name")
+
 // errSilent says that the connection did not bring a notification that was sent to it.
 var errSilent = errors.New("listener is silent: its probe did not come back")
 
@@ -40,7 +43,7 @@ type listener struct {
 	config   Config
 	log      *slog.Logger
 	settings *pgx.ConnConfig
-	probes   int64 // sent so far
+	probes   atomic.Int64 // sent so far
 
 	mu      sync.Mutex              // guards the rest
 	dropped context.CancelCauseFunc // of the session that hears, if there is one
@@ -49,11 +52,12 @@ type listener struct {
 func newListener(b *Bus, config Config) (*listener, error) {
 	settings, err := pgx.ParseConfig(config.DirectURL)
 	if err != nil {
-		// The error of pgx may quote the password.
-		return nil, errors.New("parse direct database url: it must look like postgres://user:password@host:5432/name")
+		return nil, errBadURL
 	}
 	// berth.listen_for knows older connections of the process by this name.
 	settings.RuntimeParams["application_name"] = "berth backplane " + strconv.FormatInt(config.Process, 16)
+	// Behind a pooler, a prepared statement may be another connection's; it is to be found out, and not to fail.
+	settings.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return &listener{bus: b, config: config, log: config.Logger, settings: settings}, nil
 }
 
@@ -154,10 +158,24 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, fault("connect listener", err)
 }
 
-// prove makes the connection the process's listener, and returns once it has heard its own notification. Behind a pooler in
-// transaction mode, LISTEN succeeds and nothing is ever heard; a pooler also names a backend of its own making when a
-// client connects, and not the one that runs its statements.
+// prove makes the connection the process's listener, and returns once it has heard its own notification.
 func (l *listener) prove(ctx context.Context, conn *pgx.Conn) error {
+	if err := l.greet(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, listenerSettings); err != nil {
+		return fault("set up listener", err)
+	}
+	if _, err := conn.Exec(ctx, "select berth.listen_for($1::bigint)", l.config.Process); err != nil {
+		return fault("listen", err)
+	}
+	return l.hearItself(ctx, conn)
+}
+
+// greet listens on the process's channel, once it is sure that it talks to a backend of its own: behind a pooler in
+// transaction mode, LISTEN succeeds and nothing is ever heard. A pooler names a backend of its own making when a client
+// connects, and not the one that runs its statements.
+func (l *listener) greet(ctx context.Context, conn *pgx.Conn) error {
 	var backend uint32
 	if err := conn.QueryRow(ctx, "select pg_backend_pid()").Scan(&backend); err != nil {
 		return fault("ask listener's backend", err)
@@ -166,15 +184,12 @@ func (l *listener) prove(ctx context.Context, conn *pgx.Conn) error {
 		return ErrPooled
 	}
 	name := pgx.Identifier{channel(l.config.Process)}.Sanitize()
-	if _, err := conn.Exec(ctx, listenerSettings); err != nil {
-		return fault("set up listener", err)
-	}
-	if _, err := conn.Exec(ctx, "listen "+name); err != nil {
-		return fault("listen", err)
-	}
-	if _, err := conn.Exec(ctx, "select berth.listen_for($1::bigint)", l.config.Process); err != nil {
-		return fault("listen", err)
-	}
+	_, err := conn.Exec(ctx, "listen "+name)
+	return fault("listen", err)
+}
+
+// hearItself returns once the connection has brought a notification that was sent to it.
+func (l *listener) hearItself(ctx context.Context, conn *pgx.Conn) error {
 	sent, _, err := l.probe(ctx, conn, true)
 	if err != nil {
 		return err
@@ -194,6 +209,21 @@ func (l *listener) prove(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
+// check proves that a listener would hear.
+func (l *listener) check(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	conn, err := l.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { l.end(context.WithoutCancel(ctx), conn, err) }()
+	if err := l.greet(ctx, conn); err != nil {
+		return err
+	}
+	return l.hearItself(ctx, conn)
+}
+
 // probe has the server notify this connection of a text that is new, if loud, and says whether the process's interest is
 // still there.
 func (l *listener) probe(ctx context.Context, conn *pgx.Conn, loud bool) (sent string, interested bool, err error) {
@@ -201,8 +231,7 @@ func (l *listener) probe(ctx context.Context, conn *pgx.Conn, loud bool) (sent s
 	defer cancel()
 	var text *string
 	if loud {
-		l.probes++
-		sent = probeMark + strconv.FormatInt(l.probes, 10)
+		sent = probeMark + strconv.FormatInt(l.probes.Add(1), 10)
 		text = &sent
 	}
 	err = conn.QueryRow(ctx, "select berth.probe_listener($1::bigint, $2::text)", l.config.Process, text).Scan(&interested)

@@ -29,7 +29,7 @@ var (
 	ErrClosed = errors.New("backplane closed")
 	// ErrPooled says that the direct URL leads to a pooler, through which notifications do not arrive.
 	ErrPooled = errors.New("the direct database url leads to a pooler, through which notifications do not arrive; " +
-		"let BERTH_DATABASE_DIRECT_URL name Postgres itself")
+		"let BERTH_DATABASE_DIRECT_URL, and BERTH_BACKPLANE_URLS if it is set, name Postgres itself")
 	// ErrUnavailable is berth.ErrUnavailable: the database did not answer, or too much waits for it. What was to be
 	// published may have been.
 	ErrUnavailable = berth.ErrUnavailable

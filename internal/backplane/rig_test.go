@@ -18,7 +18,7 @@ import (
 // patience is how long a test waits for what should take milliseconds, on a busy machine.
 const patience = 30 * time.Second
 
-// plane is what both implementations offer.
+// plane is what all implementations offer.
 type plane interface {
 	Publish(ctx context.Context, messages ...backplane.Outgoing) ([]backplane.Published, error)
 	Subscribe(

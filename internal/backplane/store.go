@@ -42,7 +42,7 @@ type store struct {
 	process int64
 }
 
-func (s store) publish(ctx context.Context, messages []Outgoing) ([]Published, error) {
+func (s *store) publish(ctx context.Context, messages []Outgoing) ([]Published, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	topics, data := make([]string, len(messages)), make([]string, len(messages))
@@ -63,7 +63,7 @@ func (s store) publish(ctx context.Context, messages []Outgoing) ([]Published, e
 }
 
 // subscribe makes the process interested in topics, with as many members, and returns their positions.
-func (s store) subscribe(ctx context.Context, topics []string, members []int) (map[string]Position, error) {
+func (s *store) subscribe(ctx context.Context, topics []string, members []int) (map[string]Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	rows, err := s.pool.Query(ctx, subscribeStatement, s.process, topics, members)
@@ -81,7 +81,7 @@ func (s store) subscribe(ctx context.Context, topics []string, members []int) (m
 }
 
 // unsubscribe ends the process's interest in topics; nil: in everything.
-func (s store) unsubscribe(ctx context.Context, topics []string) error {
+func (s *store) unsubscribe(ctx context.Context, topics []string) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, unsubscribeStatement, s.process, topics)
@@ -89,14 +89,14 @@ func (s store) unsubscribe(ctx context.Context, topics []string) error {
 }
 
 // count says how many members of topics the process has.
-func (s store) count(ctx context.Context, topics []string, members []int) error {
+func (s *store) count(ctx context.Context, topics []string, members []int) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, countStatement, s.process, topics, members)
 	return fault("count members", err)
 }
 
-func (s store) presence(ctx context.Context, topic string) (p Presence, err error) {
+func (s *store) presence(ctx context.Context, topic string) (p Presence, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	err = s.pool.QueryRow(ctx, presenceStatement, topic).Scan(&p.Position.Epoch, &p.Position.Offset, &p.Members, &p.Processes)
@@ -109,7 +109,7 @@ type health struct {
 	blocked bool    // nobody reads what the listener's backend writes
 }
 
-func (s store) health(ctx context.Context) (h health, err error) {
+func (s *store) health(ctx context.Context) (h health, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	err = s.pool.QueryRow(ctx, healthStatement, s.process).Scan(&h.usage, &h.blocked)
@@ -117,7 +117,7 @@ func (s store) health(ctx context.Context) (h health, err error) {
 }
 
 // ahead returns those of topics that are not where the process is, or that it is not interested in any more.
-func (s store) ahead(ctx context.Context, topics, epochs []string, offsets []int64) ([]head, error) {
+func (s *store) ahead(ctx context.Context, topics, epochs []string, offsets []int64) ([]head, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	rows, err := s.pool.Query(ctx, aheadStatement, s.process, topics, epochs, offsets)
@@ -133,7 +133,7 @@ func (s store) ahead(ctx context.Context, topics, epochs []string, offsets []int
 
 // read returns a page of each topic, in their order: what it keeps after an offset. The page of one that is not there has no
 // epoch.
-func (s store) read(ctx context.Context, topics []string, after []int64) ([]page, error) {
+func (s *store) read(ctx context.Context, topics []string, after []int64) ([]page, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	bytes := max(MaxData, min(pageBytes, readBytes/len(topics)))
@@ -160,7 +160,7 @@ func (s store) read(ctx context.Context, topics []string, after []int64) ([]page
 }
 
 // purge sees to up to limit topics, and returns how many it found.
-func (s store) purge(ctx context.Context, age, idle time.Duration, limit int) (found int, err error) {
+func (s *store) purge(ctx context.Context, age, idle time.Duration, limit int) (found int, err error) {
 	err = s.pool.QueryRow(ctx, purgeStatement, age.Seconds(), idle.Seconds(), limit).Scan(&found)
 	return found, fault("purge topics", err)
 }

@@ -34,6 +34,11 @@ type OptionalDatabase struct {
 	DirectURL Secret `env:"BERTH_DATABASE_DIRECT_URL" kind:"postgres" fallback:"BERTH_DATABASE_URL"`
 }
 
+// Backplane names the databases that carry topics, in the same order for all processes. None: the database itself does.
+type Backplane struct {
+	URLs Secrets `env:"BERTH_BACKPLANE_URLS" kind:"postgres_list" fallback:"the database itself"`
+}
+
 // HTTP is the public listener of the API. An empty PublicURL is to be derived from the bound
 // address; [API.Validate] makes sure that this is possible.
 type HTTP struct {

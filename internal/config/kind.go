@@ -17,25 +17,26 @@ import (
 type kind string
 
 const (
-	kindText        kind = ""
-	kindInt         kind = "int"
-	kindDuration    kind = "duration"
-	kindBool        kind = "bool"
-	kindRate        kind = "rate"
-	kindAnnounce    kind = "announce"
-	kindAddress     kind = "address"
-	kindHTTPURL     kind = "http_url"
-	kindWSURL       kind = "ws_url"
-	kindTURNURL     kind = "turn_url"
-	kindTURNSecrets kind = "turn_secrets"
-	kindPostgres    kind = "postgres"
-	kindOrigin      kind = "origin"
-	kindID          kind = "id"
-	kindRegion      kind = "region"
-	kindLabel       kind = "label"
-	kindSecret      kind = "secret"
-	kindDirectory   kind = "directory"
-	kindNetwork     kind = "network"
+	kindText         kind = ""
+	kindInt          kind = "int"
+	kindDuration     kind = "duration"
+	kindBool         kind = "bool"
+	kindRate         kind = "rate"
+	kindAnnounce     kind = "announce"
+	kindAddress      kind = "address"
+	kindHTTPURL      kind = "http_url"
+	kindWSURL        kind = "ws_url"
+	kindTURNURL      kind = "turn_url"
+	kindTURNSecrets  kind = "turn_secrets"
+	kindPostgres     kind = "postgres"
+	kindPostgresURLs kind = "postgres_list"
+	kindOrigin       kind = "origin"
+	kindID           kind = "id"
+	kindRegion       kind = "region"
+	kindLabel        kind = "label"
+	kindSecret       kind = "secret"
+	kindDirectory    kind = "directory"
+	kindNetwork      kind = "network"
 )
 
 var (
@@ -93,22 +94,23 @@ func (v variable) inSteps() string {
 // want describes the kinds that need no limits.
 func (k kind) want() string {
 	return map[kind]string{
-		kindText:        "a text",
-		kindBool:        "true or false",
-		kindAnnounce:    "an IP address of one host, or one with a port, such as 203.0.113.7 or 203.0.113.7:3478",
-		kindAddress:     "a host and port, such as 127.0.0.1:8080, or :8080 for all addresses",
-		kindHTTPURL:     "an http:// or https:// URL without user, query or trailing slash",
-		kindWSURL:       "a ws:// or wss:// URL with its path, such as wss://w1.example.com/rtc, without user, query or trailing slash",
-		kindTURNURL:     "a stun:, turn: or turns: URL such as turn:turn.example.com:3478?transport=udp",
-		kindTURNSecrets: "one or two shared secrets, the signing one first",
-		kindPostgres:    "a URL such as postgres://user:password@host:5432/database, with special characters percent-encoded",
-		kindOrigin:      "an exact origin as browsers send it, such as https://app.example.com",
-		kindID:          "an id: a letter or digit, then up to 127 letters, digits or . _ ~ -",
-		kindRegion:      "a region: a lower-case letter or digit, then up to 31 of these or -",
-		kindLabel:       "a label such as gpu=a10: a name and a value, each a letter or digit, then up to 62 letters, digits or . _ / - (in a value also ~ or +)",
-		kindSecret:      "a secret without white space",
-		kindDirectory:   "an absolute path of a directory, such as /usr/lib/postgresql/17/bin",
-		kindNetwork:     "an IP address or CIDR prefix, such as 10.0.0.0/8 or 2001:db8::/32",
+		kindText:         "a text",
+		kindBool:         "true or false",
+		kindAnnounce:     "an IP address of one host, or one with a port, such as 203.0.113.7 or 203.0.113.7:3478",
+		kindAddress:      "a host and port, such as 127.0.0.1:8080, or :8080 for all addresses",
+		kindHTTPURL:      "an http:// or https:// URL without user, query or trailing slash",
+		kindWSURL:        "a ws:// or wss:// URL with its path, such as wss://w1.example.com/rtc, without user, query or trailing slash",
+		kindTURNURL:      "a stun:, turn: or turns: URL such as turn:turn.example.com:3478?transport=udp",
+		kindTURNSecrets:  "one or two shared secrets, the signing one first",
+		kindPostgres:     "a URL such as postgres://user:password@host:5432/database, with special characters percent-encoded",
+		kindPostgresURLs: "a URL such as postgres://user:password@host:5432/database, or several with commas between, each with one host",
+		kindOrigin:       "an exact origin as browsers send it, such as https://app.example.com",
+		kindID:           "an id: a letter or digit, then up to 127 letters, digits or . _ ~ -",
+		kindRegion:       "a region: a lower-case letter or digit, then up to 31 of these or -",
+		kindLabel:        "a label such as gpu=a10: a name and a value, each a letter or digit, then up to 62 letters, digits or . _ / - (in a value also ~ or +)",
+		kindSecret:       "a secret without white space",
+		kindDirectory:    "an absolute path of a directory, such as /usr/lib/postgresql/17/bin",
+		kindNetwork:      "an IP address or CIDR prefix, such as 10.0.0.0/8 or 2001:db8::/32",
 	}[k]
 }
 
@@ -123,7 +125,7 @@ func (k kind) accepts(item string) bool {
 		return isURL(item, "ws", "wss") && hasPath(item)
 	case kindTURNURL:
 		return turnForm.MatchString(item)
-	case kindPostgres:
+	case kindPostgres, kindPostgresURLs:
 		return isPostgresURL(item)
 	case kindOrigin:
 		return isOrigin(item)

@@ -12,6 +12,9 @@ func meaning(name string) string {
 		"BERTH_DATABASE_URL": "Postgres 15 or newer. May point at a pooler in transaction mode.",
 		"BERTH_DATABASE_DIRECT_URL": "The same database without a pooler, for migrations and for the session locks by which a worker is " +
 			"known to live, which a pooler loses.",
+		"BERTH_BACKPLANE_URLS": "Databases that carry topics, by which processes talk to each other, instead of the first one. Each topic is in one " +
+			"of them, by its name: all processes need the same list in the same order, and a topic that moves begins anew. Direct, without a pooler. " +
+			"`berth migrate up` prepares each.",
 		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. One for a worker's presence, or ten for an API's jobs, come on top.",
 
 		"BERTH_LISTEN":           "Listening address of the HTTP API.",
@@ -57,7 +60,7 @@ func meaning(name string) string {
 			"closed with 1013.",
 		"BERTH_FRAME_BURST": "Frames that one client may send at once, as many candidates of one offer are.",
 		"BERTH_COMPRESSION": "Whether frames may be compressed, for clients that offer it (permessage-deflate without context takeover). It saves bytes of " +
-			"large frames and costs about 10 KiB for each connection and CPU for each frame.",
+			"frames over 512 bytes, and costs CPU for each.",
 		"BERTH_PING_INTERVAL": "How often the server pings each client. Keep it under the idle timeout of every proxy between.",
 
 		"BERTH_CONTROL_LISTEN": "Listening address for the API: liveness by instance, and nudges. Not for the public.",

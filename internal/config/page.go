@@ -43,7 +43,7 @@ func writeEntry(page *strings.Builder, e entry) {
 
 // listOf introduces the items of a list.
 func listOf(e entry) string {
-	if e.isList() && e.kind() != kindTURNSecrets {
+	if e.isList() && !e.isSecret() {
 		return "a list; each item is "
 	}
 	return ""

@@ -4,6 +4,7 @@ package config
 type API struct {
 	Log       Log
 	Database  Database
+	Backplane Backplane
 	Pool      Pool
 	HTTP      HTTP
 	Edge      Edge
@@ -20,6 +21,7 @@ type API struct {
 type Worker struct {
 	Log       Log
 	Database  Database
+	Backplane Backplane
 	Pool      Pool
 	Identity  Identity
 	Signaling Signaling
@@ -35,10 +37,11 @@ type Worker struct {
 	Dev       Dev
 }
 
-// Migrate configures `berth migrate`, which needs nothing but the database.
+// Migrate configures `berth migrate`, which needs nothing but the databases.
 type Migrate struct {
-	Log      Log
-	Database Database
+	Log       Log
+	Database  Database
+	Backplane Backplane
 }
 
 // Tool configures the commands for operators. Each command asks for what it needs

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,17 +131,39 @@ func duration(v variable, key string) time.Duration {
 }
 
 func (c *API) rules(p *problems) {
+	c.Backplane.rules(p)
 	c.TURN.rules(p)
 	c.Reaper.rules(p, c.Detection.Lease)
 	derivable(p, "BERTH_PUBLIC_URL", c.HTTP.PublicURL, "BERTH_LISTEN", c.HTTP.Listen)
 }
 
 func (c *Worker) rules(p *problems) {
+	c.Backplane.rules(p)
 	c.Identity.rules(p)
 	c.TURN.rules(p)
 	c.Renewal.rules(p, c.Detection.Lease)
 	derivable(p, "BERTH_SIGNALING_URL", c.Signaling.URL, "BERTH_SIGNALING_LISTEN", c.Signaling.Listen)
 	derivable(p, "BERTH_CONTROL_URL", c.Control.URL, "BERTH_CONTROL_LISTEN", c.Control.Listen)
+}
+
+func (c *Migrate) rules(p *problems) { c.Backplane.rules(p) }
+
+// mostBackplanes keeps a process's connections few.
+const mostBackplanes = 32
+
+// rules keeps databases few, and each named once: named twice, it would carry the topics of two in the same tables.
+func (b Backplane) rules(p *problems) {
+	if p.has("BERTH_BACKPLANE_URLS") {
+		return
+	}
+	urls := b.URLs.Reveal()
+	slices.Sort(urls)
+	switch {
+	case len(urls) > mostBackplanes:
+		p.add("BERTH_BACKPLANE_URLS", "names more than "+strconv.Itoa(mostBackplanes)+" databases", "give fewer")
+	case len(slices.Compact(urls)) < len(b.URLs):
+		p.add("BERTH_BACKPLANE_URLS", "names a database twice", "give each once")
+	}
 }
 
 // rules keeps relays and their secrets together: either alone does nothing, silently.

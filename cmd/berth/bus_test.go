@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/berthdev/berth/internal/testkit"
+)
+
+// Behind a pooler in transaction mode LISTEN succeeds and nothing is ever heard. A process says so when it starts.
+func TestProcessesRefuseABackplaneBehindAPooler(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	pooler := testkit.StartPooler(t, db)
+	common := shell{
+		"BERTH_DATABASE_URL=" + db.URL, "BERTH_LOG_LEVEL=error", "BERTH_LISTEN=127.0.0.1:0", "BERTH_SIGNALING_LISTEN=127.0.0.1:0",
+		"BERTH_CONTROL_LISTEN=127.0.0.1:0", "BERTH_MEDIA_LISTEN=127.0.0.1:0",
+	}
+	for _, process := range []string{"api", "worker"} {
+		several := append(common[:len(common):len(common)], "BERTH_BACKPLANE_URLS="+db.URL+","+pooler)
+		several.refuses(t, 1, "BERTH_BACKPLANE_URLS", process)
+		one := append(common[:len(common):len(common)], "BERTH_DATABASE_DIRECT_URL="+pooler)
+		one.refuses(t, 1, "BERTH_DATABASE_DIRECT_URL", process)
+	}
+}
+
+func TestMigratePreparesEveryDatabaseOfTheBackplane(t *testing.T) {
+	t.Parallel()
+	first, second := databases.EmptyDatabase(t), databases.EmptyDatabase(t)
+	url := databases.EmptyDatabase(t).URL
+	sh := shell{
+		"BERTH_DATABASE_URL=" + url, "BERTH_LOG_LEVEL=warn", "BERTH_BACKPLANE_URLS=" + strings.Join([]string{first.URL, url, second.URL}, ","),
+	}
+	applied := func(want string) {
+		t.Helper()
+		databases := map[string]int{}
+		for _, row := range table(t, sh.prints(t, "migrate", "status")) {
+			databases[row["DATABASE"]]++
+			if row["APPLIED"] != want {
+				t.Errorf("want %s: %v", want, row)
+			}
+		}
+		if n := databases["main"]; len(databases) != 3 || n == 0 || databases["backplane 0"] != n || databases["backplane 2"] != n {
+			t.Errorf("databases %v", databases)
+		}
+	}
+	applied("false")
+	sh.prints(t, "migrate", "up")
+	applied("true")
+	if _, err := second.Pool.Exec(t.Context(), "select berth.publish('{t}', '{x}')"); err != nil {
+		t.Error(err)
+	}
+	sh.prints(t, "migrate", "down")
+	away := shell{"BERTH_DATABASE_URL=" + url, "BERTH_LOG_LEVEL=error", "BERTH_BACKPLANE_URLS=postgres://u:hidden-word@127.0.0.1:1/none"}
+	if r := away.berth(t, "migrate", "up"); r.code != 1 || !strings.Contains(r.stderr, "BERTH_BACKPLANE_URLS, database 0") ||
+		strings.Contains(r.stderr, "hidden-word") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
