@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/berthdev/berth/bench/lab"
 )
 
 const (
@@ -46,7 +48,7 @@ func startChild(command *exec.Cmd) (*child, error) {
 	if err := os.Remove(output.Name()); err != nil {
 		return nil, errors.Join(err, output.Close())
 	}
-	command.Stdout, command.Stderr, command.SysProcAttr = output, output, dieWithParent()
+	command.Stdout, command.Stderr, command.SysProcAttr = output, output, lab.DieWithParent()
 	c := &child{command: command, output: output, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {

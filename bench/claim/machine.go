@@ -1,28 +1,20 @@
 package claim
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path"
-	"runtime"
 	"strings"
-	"time"
+
+	"github.com/berthdev/berth/bench/lab"
 )
 
 // Machine is where and with what a run was.
 type Machine struct {
-	At         time.Time         `json:"at"`
-	OS         string            `json:"os"`
-	Kernel     string            `json:"kernel,omitempty"`
-	CPU        string            `json:"cpu,omitempty"`
-	Cores      int               `json:"cores"`
+	lab.Host
+
 	Filesystem string            `json:"filesystem,omitempty"` // of the database
-	Go         string            `json:"go"`
-	Berth      string            `json:"berth,omitempty"`
-	Postgres   string            `json:"postgres"`
 	Settings   map[string]string `json:"postgres_settings"`
 	Redis      string            `json:"redis,omitempty"`
 	Load       Load              `json:"load"`
@@ -48,24 +40,23 @@ func settingNames() []string {
 
 func (r *rig) machine(ctx context.Context) (Machine, error) {
 	cfg := r.cfg
+	host, err := r.postgres.Describe(ctx, cfg.Version)
 	m := Machine{
-		At: time.Now().UTC().Truncate(time.Second), OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(),
-		Kernel: fileText("/proc/sys/kernel/osrelease"), CPU: cpuModel(), Filesystem: filesystemOf(r.postgres.Dir()),
-		Go: runtime.Version(), Berth: cfg.Version, Settings: map[string]string{},
+		Host: host, Filesystem: filesystemOf(r.postgres.Dir()), Settings: map[string]string{},
 		Load: Load{
 			Connections: cfg.Connections, Workers: cfg.Workers, Slots: cfg.Slots, Rounds: cfg.Rounds,
 			Warmup: cfg.Warmup.Seconds(), Window: cfg.Window.Seconds(),
 		},
 	}
+	if err != nil {
+		return m, err
+	}
 	if r.redis != nil {
 		m.Redis = r.redis.version
 	}
-	if err := r.admin.QueryRow(ctx, "show server_version").Scan(&m.Postgres); err != nil {
-		return m, fmt.Errorf("read version: %w", err)
-	}
 	for _, name := range settingNames() {
 		var value string
-		if err := r.admin.QueryRow(ctx, "select current_setting($1)", name).Scan(&value); err != nil {
+		if err := r.postgres.Admin.QueryRow(ctx, "select current_setting($1)", name).Scan(&value); err != nil {
 			return m, fmt.Errorf("read setting: %w", err)
 		}
 		m.Settings[name] = value
@@ -88,27 +79,9 @@ load        %d connections, %d workers with %d slots, %d rounds of %g s after %g
 	return err
 }
 
-// fileText is a one-line file; empty if there is none.
-func fileText(name string) string {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(text))
-}
-
-func cpuModel() string {
-	for line := range strings.Lines(fileText("/proc/cpuinfo")) {
-		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
 // filesystemOf is the type of the file system that a directory is on, since on tmpfs a flush costs nothing.
 func filesystemOf(dir string) string {
-	return mountOf(fileText("/proc/mounts"), dir)
+	return mountOf(lab.FileText("/proc/mounts"), dir)
 }
 
 // mountOf finds the longest mount point above dir, in the form of fstab(5).

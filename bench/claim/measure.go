@@ -47,7 +47,7 @@ func (s *scene) measure(ctx context.Context, lanes []lane, before int) (measurem
 	var callers []load.Caller
 	for i := range cfg.Connections {
 		to := lanes[i%len(lanes)]
-		placer, err := dialPlacer(ctx, to.address, to.key, fmt.Sprintf("r%d-c%d-", s.rig.copies, i), cfg.Warmup+cfg.Window)
+		placer, err := dialPlacer(ctx, to.address, to.key, fmt.Sprintf("r%d-c%d-", s.rig.postgres.Copies(), i), cfg.Warmup+cfg.Window)
 		if err != nil {
 			return measurement{}, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/berthdev/berth/bench/front"
+	"github.com/berthdev/berth/bench/lab"
 	"github.com/berthdev/berth/internal/postgres"
 )
 
@@ -53,7 +54,7 @@ func (s *scene) raise(ctx context.Context, template string, servers int) (err er
 	case Berth, Lifecycle:
 		err = s.raiseBerth(ctx, template)
 	case front.PGNaive:
-		s.database, err = s.rig.copyOf(ctx, template)
+		s.database, err = s.rig.postgres.Copy(ctx, template, lab.CopyFiles)
 	case front.RedisArticle, front.RedisLua, front.RedisLuaLiteral:
 		err = s.rig.redis.reset(ctx, s.rig.cfg.Workers)
 	}
@@ -70,7 +71,7 @@ func (s *scene) raise(ctx context.Context, template string, servers int) (err er
 
 // raiseBerth makes a database whose workers are present.
 func (s *scene) raiseBerth(ctx context.Context, template string) (err error) {
-	if s.database, err = s.rig.copyOf(ctx, template); err != nil {
+	if s.database, err = s.rig.postgres.Copy(ctx, template, lab.CopyFiles); err != nil {
 		return err
 	}
 	url := s.rig.postgres.URL(s.database)
@@ -164,7 +165,7 @@ func (s *scene) close(ctx context.Context) error {
 		errs = append(errs, s.fleet.close(ctx))
 	}
 	if s.database != "" {
-		errs = append(errs, s.rig.drop(ctx, s.database))
+		errs = append(errs, s.rig.postgres.Drop(ctx, s.database))
 	}
 	return errors.Join(errs...)
 }

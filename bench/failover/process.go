@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/berthdev/berth/bench/lab"
 )
 
 const (
@@ -38,7 +40,7 @@ func startProcess(command *exec.Cmd, hear func(at time.Time, line []byte)) (*pro
 	if err != nil {
 		return nil, err
 	}
-	command.Stderr, command.SysProcAttr = write, dieWithParent()
+	command.Stderr, command.SysProcAttr = write, lab.DieWithParent()
 	p := &process{command: command, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berthdev/berth/bench/lab"
 )
 
 // sampleReport has something of everything.
 func sampleReport() *Report {
 	r := &Report{
-		Machine: Machine{Cores: 2, Workers: 3, APIs: 2, Calls: 20}, Article: &Article{},
+		Machine: Machine{Host: lab.Host{Cores: 2}, Workers: 3, APIs: 2, Calls: 20}, Article: &Article{},
 		Collateral: Collateral{ActedTwice: 1, Findings: []string{"w1 was declared lost again"}},
 	}
 	for _, detector := range Detectors() {

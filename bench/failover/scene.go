@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/berthdev/berth/bench/lab"
 )
 
 // scenePool is how many connections ask the database of a scene.
@@ -50,7 +52,7 @@ func (r *rig) raise(ctx context.Context, t tuning) (*scene, error) {
 }
 
 func (s *scene) raise(ctx context.Context) (err error) {
-	if s.database, err = s.rig.copied(ctx); err != nil {
+	if s.database, err = s.rig.postgres.Copy(ctx, template, lab.CopyLog); err != nil {
 		return err
 	}
 	config, err := pgxpool.ParseConfig(s.rig.postgres.URL(s.database))
@@ -196,7 +198,7 @@ func (s *scene) close(ctx context.Context) error {
 	if s.database == "" {
 		return nil
 	}
-	return s.rig.drop(ctx, s.database)
+	return s.rig.postgres.Drop(ctx, s.database)
 }
 
 // eventually asks until ok says so, or the time is over.

@@ -1,9 +1,0 @@
-package failover
-
-import "syscall"
-
-// dieWithParent makes the kernel kill the child when the thread that started it ends. A group of its own keeps the
-// terminal's Ctrl-C from the child: it is stopped by its parent.
-func dieWithParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
