@@ -14,6 +14,12 @@
 // when a stack ends no process and no file of it is left. Processes are found by the directory that is their TMPDIR: its
 // path is in the environment or on the command line of each, PostgreSQL's included.
 //
+// # Clocks
+//
+// A process that is started with BERTH_TEST_CLOCK_OFFSET has a wall clock of its own, which the file of that name sets. It
+// is another binary: the standard library's time.Now is built with an offset, so that libraries are wrong as well, and the
+// build tag clockoffset makes the variable known. Any other binary refuses it as a name that it does not know.
+//
 // # Waiting
 //
 // What another process does is polled for with a deadline that is far longer than it should take: the machine may be busy,
