@@ -258,13 +258,12 @@ func TestWorkerIsOrderedToShed(t *testing.T) {
 	for body, want := range map[string]berth.ShedOrder{
 		`{"count":100}`:                   {Count: 100, Spread: berth.ShedSpread},
 		`{"count":7,"spread_seconds":60}`: {Count: 7, Spread: time.Minute},
-		`{"count":0}`:                     {Spread: berth.ShedSpread},
 	} {
 		if a := r.call("POST", "/v1/workers/w-1/shed", r.operator, body); a.status != http.StatusOK || r.store.shed != want {
 			t.Errorf("%s: got %d and %+v", body, a.status, r.store.shed)
 		}
 	}
-	for _, body := range []string{`{}`, `{"count":-1}`, `{"count":1000001}`, `{"count":1,"spread_seconds":0}`} {
+	for _, body := range []string{`{}`, `{"count":0}`, `{"count":1000001}`, `{"count":1,"spread_seconds":0}`} {
 		if a := r.call("POST", "/v1/workers/w-1/shed", r.operator, body); a.status != http.StatusBadRequest {
 			t.Errorf("%s: got %d", body, a.status)
 		}

@@ -99,7 +99,7 @@ func (s *service) ShedWorker(w http.ResponseWriter, r *http.Request, id wire.Wor
 		return
 	}
 	var c checks
-	c.require(request.Count >= 0 && request.Count <= berth.MaxShed, "count", fmt.Sprintf("must be an integer from 0 to %d", berth.MaxShed))
+	c.require(request.Count >= 1 && request.Count <= berth.MaxShed, "count", fmt.Sprintf("must be an integer from 1 to %d", berth.MaxShed))
 	spread := c.seconds("spread_seconds", request.SpreadSeconds, time.Second, berth.MaxShedSpread, berth.ShedSpread)
 	if err := c.err(); err != nil {
 		s.fail(w, r, err)

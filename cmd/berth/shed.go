@@ -18,8 +18,8 @@ func workerShedCommand() *cobra.Command {
 		Short: "Move some signaling connections of calls from a worker to others",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if count < 0 || count > berth.MaxShed || spread < time.Second || spread > berth.MaxShedSpread {
-				return usageError{errors.New("--count must be from 0 to 1000000, and --spread from 1s to 1h")}
+			if count < 1 || count > berth.MaxShed || spread < time.Second || spread > berth.MaxShedSpread {
+				return usageError{errors.New("--count must be from 1 to 1000000, and --spread from 1s to 1h")}
 			}
 			api, err := client("")
 			if err != nil {
@@ -33,7 +33,7 @@ func workerShedCommand() *cobra.Command {
 			return err
 		},
 	}
-	command.Flags().IntVar(&count, "count", 0, "how many connections; 0 takes back an order that was not carried out yet")
+	command.Flags().IntVar(&count, "count", 0, "how many connections")
 	command.Flags().DurationVar(&spread, "spread", berth.ShedSpread, "over how long")
 	return command
 }
