@@ -18,9 +18,8 @@ const maxAddresses = 1 << 15
 func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	remote, _ := netip.ParseAddrPort(r.RemoteAddr)
 	address := remote.Addr().Unmap()
-	hops := r.Header["X-Forwarded-For"]
-	for i := len(hops) - 1; i >= 0; i-- {
-		for list, more := hops[i], true; more; {
+	for _, field := range slices.Backward(r.Header["X-Forwarded-For"]) {
+		for list, more := field, true; more; {
 			if !isTrusted(address, trusted) {
 				return network(address)
 			}

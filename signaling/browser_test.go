@@ -73,7 +73,7 @@ func TestPageSeesRestartAndOverloadWithTheirReasons(t *testing.T) {
 type pageRig struct {
 	t   *testing.T
 	rig *rig
-	tab context.Context //nolint:containedctx // chromedp names a tab by a context
+	tab context.Context
 }
 
 func (p *pageRig) connect(name, peer string, polite bool) {

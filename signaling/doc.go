@@ -9,7 +9,7 @@
 //
 // # Life of a connection
 //
-//	upgrade --refused by HTTP status: rate, origin, draining
+//	upgrade --refused by HTTP status: rate of the address and the process, origin, draining, too many
 //	   |
 //	   +--> joining --refused by close code: token, generation, ended, in doubt, database away
 //	           |
@@ -51,8 +51,9 @@
 // # Concurrency
 //
 // Hub.mu guards all bookkeeping and is never held during a call to the directory, the media engine or a socket. Lock
-// order: Hub.mu or peer.mu, then sender.mu; [Config].Awake may be asked under any of them. A connection has one reader
-// goroutine; a writer exists only while its queue is not empty. The hub waits for all of them in [Hub.Close]. Timers
+// order: Hub.mu or peer.mu, then sender.mu; [Config].Awake may be asked under any of them. A connection has one goroutine,
+// which waits for something to read; the join and each message are handled in others, one at a time, and a writer exists
+// only while the queue is not empty, so that an idle connection keeps no deep stack. The hub waits for all of them in [Hub.Close]. Timers
 // only look at the books and enqueue; one that fires late finds its cause gone.
 //
 // # Not promised

@@ -96,7 +96,7 @@ func (p *hubProcess) stop(b *testing.B) {
 	}
 }
 
-// measure asks for the footprint, until two answers in a row agree.
+// measure asks for the footprint.
 func (p *hubProcess) measure(b *testing.B) footprint {
 	b.Helper()
 	if _, err := p.ask.WriteString("\n"); err != nil || !p.answers.Scan() {
@@ -144,17 +144,18 @@ func (p *hubProcess) connect(b *testing.B, from, n int) []net.Conn {
 
 // TestServeHubForOthers is no test of its own: BenchmarkIdleConnection runs it in another process.
 func TestServeHubForOthers(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(serveVariable) == "" {
 		return
 	}
 	r := newServer(t, Config{PingInterval: time.Hour, UpgradeRate: 1e6})
-	fmt.Println(r.server.Listener.Addr())
+	fmt.Fprintln(os.Stdout, r.server.Listener.Addr())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		answer, err := json.Marshal(measureSelf(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Println(string(answer))
+		fmt.Fprintln(os.Stdout, string(answer))
 	}
 }
 
