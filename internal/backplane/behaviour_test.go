@@ -93,18 +93,26 @@ func TestTopicsAreApart(t *testing.T) {
 	})
 }
 
-func TestBodiesOfEverySizeKeepTheirOrder(t *testing.T) {
+// exactly is a text of so many bytes, of a pattern and what it takes to fill up.
+func exactly(pattern string, size int) string {
+	text := strings.Repeat(pattern, size/len(pattern))
+	return text + strings.Repeat("x", size-len(text))
+}
+
+// B03: a body whose notification is as long as Postgres allows, or longer, in whatever characters. 1536 is where bodies go by
+// table.
+func TestScenario_B03_BodiesOfEverySizeKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(w world) {
 		t := w.t
 		there := spyOn(t, w.b, "t", nil)
-		var want []string
-		sizes := []int{0, 1, 1535, 1536, 1537, 10, 7_899, 7_900, 1, 20_000, backplane.MaxData, 2}
+		sizes := []int{0, 1, 1535, 1536, 1537, 10, 7_899, 7_900, 1, 20_000, 60 << 10, backplane.MaxData, 2}
 		for size := 7_990; size <= 8_010; size++ {
 			sizes = append(sizes, size)
 		}
+		var want []string
 		for _, size := range sizes {
-			want = append(want, strings.Repeat("x", size), strings.Repeat("\U0001F6A2\"\n", size/6))
+			want = append(want, exactly("x", size), exactly("\U0001F6A2", size), exactly(`"\"`, size), exactly("\U0001F6A2\"\n", size))
 		}
 		say(t, w.a, "t", want...)
 		got := there.count(len(want))

@@ -49,7 +49,7 @@ type Config struct {
 	// ResetSpread is over what time resets are spread at most, when the database lost its topics: a millisecond for each
 	// subscriber of the process, up to this. Zero: 5 s.
 	ResetSpread time.Duration
-	// ProbeInterval is how often the listener is asked for a sign of life, and closed if there is nothing to listen for. Zero: 5 s.
+	// ProbeInterval is how often the listener is asked for a sign of life, and closed if there is nothing to listen for. Zero: 4 s.
 	ProbeInterval time.Duration
 	// ProbeTimeout is how long that may take. Zero: 4 s.
 	ProbeTimeout time.Duration
@@ -71,7 +71,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Linger = cmp.Or(c.Linger, 2*time.Second)
 	c.CountInterval = cmp.Or(c.CountInterval, time.Second)
 	c.ResetSpread = cmp.Or(c.ResetSpread, 5*time.Second)
-	c.ProbeInterval = cmp.Or(c.ProbeInterval, 5*time.Second)
+	c.ProbeInterval = cmp.Or(c.ProbeInterval, 4*time.Second)
 	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 4*time.Second)
 	c.WatchInterval = cmp.Or(c.WatchInterval, 5*time.Second)
 	c.QueueBound = cmp.Or(c.QueueBound, 0.25)

@@ -210,22 +210,27 @@ func TestDeletedInterestIsMadeAnewThoughNobodyPublishes(t *testing.T) {
 	}
 }
 
-// A crash empties unlogged tables, and cuts every connection.
-func TestCrashOfTheDatabaseIsAReset(t *testing.T) {
-	t.Parallel()
-	server := testkit.StartPostgres(t, devpg.Config{})
-	if err := server.CreateDatabase(t.Context(), "crash"); err != nil {
+// ownDatabase is one of a server that the test may stop.
+func ownDatabase(t *testing.T, server *devpg.Server) *testkit.DB {
+	t.Helper()
+	if err := server.CreateDatabase(t.Context(), "own"); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.Up(t.Context(), server.URL("crash"), testkit.Logger(t)); err != nil {
+	if err := migrations.Up(t.Context(), server.URL("own"), testkit.Logger(t)); err != nil {
 		t.Fatal(err)
 	}
-	pool, err := pgxpool.New(t.Context(), server.URL("crash"))
+	pool, err := pgxpool.New(t.Context(), server.URL("own"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	db := &testkit.DB{URL: server.URL("crash"), SocketURL: server.SocketURL("crash"), Pool: pool}
+	return &testkit.DB{URL: server.URL("own"), SocketURL: server.URL("own"), Pool: pool}
+}
+
+// A crash empties unlogged tables, and cuts every connection.
+func TestCrashOfTheDatabaseIsAReset(t *testing.T) {
+	t.Parallel()
+	db := ownDatabase(t, testkit.StartPostgres(t, devpg.Config{}))
 	bus, _ := startBus(t, db, nil)
 	s := spyOn(t, bus, "t", nil)
 	say(t, bus, "t", "1", "2", "3")

@@ -42,8 +42,8 @@ func TestStormOfResumesReadsHistoryOnceForMany(t *testing.T) {
 	}
 }
 
-// A subscriber that takes its time over its history delays nobody else, and gets all of it.
-func TestSlowReplayDelaysNobody(t *testing.T) {
+// B10: a subscriber that stops reading amid its history delays nobody else, and gets all of it when it goes on.
+func TestScenario_B10_SlowReplayDelaysNobody(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(w world) {
 		t := w.t
