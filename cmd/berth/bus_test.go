@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,9 +18,9 @@ func TestProcessesRefuseABackplaneBehindAPooler(t *testing.T) {
 		"BERTH_CONTROL_LISTEN=127.0.0.1:0", "BERTH_MEDIA_LISTEN=127.0.0.1:0",
 	}
 	for _, process := range []string{"api", "worker"} {
-		several := append(common[:len(common):len(common)], "BERTH_BACKPLANE_URLS="+db.URL+","+pooler)
+		several := append(slices.Clip(common), "BERTH_BACKPLANE_URLS="+db.URL+","+pooler)
 		several.refuses(t, 1, "BERTH_BACKPLANE_URLS", process)
-		one := append(common[:len(common):len(common)], "BERTH_DATABASE_DIRECT_URL="+pooler)
+		one := append(slices.Clip(common), "BERTH_DATABASE_DIRECT_URL="+pooler)
 		one.refuses(t, 1, "BERTH_DATABASE_DIRECT_URL", process)
 	}
 }

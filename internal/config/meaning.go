@@ -2,20 +2,14 @@ package config
 
 // meaning explains a variable to the person who sets it. A test proves that each has one.
 func meaning(name string) string {
-	if text, ok := detectionMeanings()[name]; ok {
-		return text
+	for _, meanings := range []map[string]string{databaseMeanings(), detectionMeanings()} {
+		if text, ok := meanings[name]; ok {
+			return text
+		}
 	}
 	return map[string]string{
 		"BERTH_LOG_LEVEL":  "Least severe level that is logged.",
 		"BERTH_LOG_FORMAT": "`json`, or `text` for people.",
-
-		"BERTH_DATABASE_URL": "Postgres 15 or newer. May point at a pooler in transaction mode.",
-		"BERTH_DATABASE_DIRECT_URL": "The same database without a pooler, for migrations and for the session locks by which a worker is " +
-			"known to live, which a pooler loses.",
-		"BERTH_BACKPLANE_URLS": "Databases that carry topics, by which processes talk to each other, instead of the first one. Each topic is in one " +
-			"of them, by its name: all processes need the same list in the same order, and a topic that moves begins anew. Direct, without a pooler. " +
-			"`berth migrate up` prepares each.",
-		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. One for a worker's presence, or ten for an API's jobs, come on top.",
 
 		"BERTH_LISTEN":           "Listening address of the HTTP API.",
 		"BERTH_PUBLIC_URL":       "URL under which clients reach the API; `rejoin_url` starts with it.",
@@ -69,11 +63,6 @@ func meaning(name string) string {
 		"BERTH_MEDIA_LISTEN":   "Listening address for media: one UDP port, and TCP as fallback.",
 		"BERTH_MEDIA_ANNOUNCE": "Address that clients send media to, if it is not the listening one: a public address, or that of a UDP balancer.",
 
-		"BERTH_KEEPALIVE_IDLE":     "Silence on the presence connection after which Postgres sends the first keepalive.",
-		"BERTH_KEEPALIVE_INTERVAL": "Time between keepalives on the presence connection.",
-		"BERTH_KEEPALIVE_COUNT":    "Unanswered keepalives after which Postgres drops the presence connection.",
-		"BERTH_TCP_USER_TIMEOUT":   "Time without acknowledgment after which Postgres drops the presence connection.",
-
 		"BERTH_API_URL": "Base URL of the API, for tools.",
 		"BERTH_API_KEY": "API key that tools send.",
 
@@ -81,6 +70,19 @@ func meaning(name string) string {
 
 		"BERTH_DEV": "Adds pages of this machine to the allowed origins, and lets an API stop without waiting for balancers. Set by `berth dev`; not for production.",
 	}[name]
+}
+
+// databaseMeanings explains what leads to databases.
+func databaseMeanings() map[string]string {
+	return map[string]string{
+		"BERTH_DATABASE_URL": "Postgres 15 or newer. May point at a pooler in transaction mode.",
+		"BERTH_DATABASE_DIRECT_URL": "The same database without a pooler, for migrations and for the session locks by which a worker is " +
+			"known to live, which a pooler loses.",
+		"BERTH_BACKPLANE_URLS": "Databases that carry topics, by which processes talk to each other, instead of the first one. Each topic is in one " +
+			"of them, by its name: all processes need the same list in the same order, and a topic that moves begins anew. Direct, without a pooler. " +
+			"`berth migrate up` prepares each.",
+		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. One for a worker's presence, or ten for an API's jobs, come on top.",
+	}
 }
 
 // detectionMeanings explains the numbers of failure detection.
@@ -99,6 +101,10 @@ func detectionMeanings() map[string]string {
 		"BERTH_API_URLS": "Base URLs of API replicas, or of a balancer before them, through which a worker renews its lease when it does not reach the " +
 			"database itself. With them, a worker that nobody answers, neither the database nor any of these, stops its sessions 3 s after its lease: " +
 			"name as many as there are, by addresses that do not share the fate of the database's. Empty: no second path.",
-		"BERTH_REJOIN_WINDOW": "How long a session whose worker was lost waits for its client.",
+		"BERTH_KEEPALIVE_IDLE":     "Silence on the presence connection after which Postgres sends the first keepalive.",
+		"BERTH_KEEPALIVE_INTERVAL": "Time between keepalives on the presence connection.",
+		"BERTH_KEEPALIVE_COUNT":    "Unanswered keepalives after which Postgres drops the presence connection.",
+		"BERTH_TCP_USER_TIMEOUT":   "Time without acknowledgment after which Postgres drops the presence connection.",
+		"BERTH_REJOIN_WINDOW":      "How long a session whose worker was lost waits for its client.",
 	}
 }

@@ -48,7 +48,7 @@ func NewNetwork(t testing.TB, db *DB) *Network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (n *Network) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", n.target)
+		server, err := new(net.Dialer).DialContext(n.t.Context(), "tcp", n.target)
 		n.mu.Lock()
 		if err != nil || n.down {
 			n.mu.Unlock()

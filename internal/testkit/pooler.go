@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -48,7 +49,7 @@ pool_mode = transaction
 		t.Fatal(err)
 	}
 	var output bytes.Buffer
-	command := exec.Command(binary, file)
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), binary, file) // until the clean-up
 	command.Stdout, command.Stderr = &output, &output
 	if os.Geteuid() == 0 { // it refuses to be root
 		const nobody = 65534
@@ -71,7 +72,7 @@ pool_mode = transaction
 	})
 	target.Host = fmt.Sprintf("127.0.0.1:%d", port)
 	Eventually(t, setupTimeout, func() error {
-		conn, err := net.Dial("tcp", target.Host)
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", target.Host)
 		if err != nil {
 			return err
 		}
