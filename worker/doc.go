@@ -48,9 +48,10 @@
 // # Draining
 //
 // The answer to a renewal says whether the worker drains and until when. It then serves what is placed here, refuses
-// the rest, and moves sessions one after the other in the last half of the time, thirty seconds at most, so
-// that they do not all come back at once. Stop drains the worker itself and returns when it is empty or its deadline
-// passed; a done context ends the wait.
+// the rest, and moves sessions one after the other in the last thirty seconds, so that they do not all come back at once.
+// With many connections that begins earlier, so that the others get two hundred per second at most, but never before half
+// of the time is over. Another deadline is another plan, for what is left. Stop drains the worker itself and returns when
+// it is empty or its deadline passed; a done context ends the wait.
 //
 // # Concurrency
 //

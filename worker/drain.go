@@ -9,25 +9,50 @@ import (
 	"github.com/berthdev/berth/signaling"
 )
 
-// maxMoveWindow is the longest time before a drain's deadline over which sessions are moved.
-const maxMoveWindow = 30 * time.Second
+const (
+	// moveWindow is the time before a drain's deadline over which sessions are moved, when they are few.
+	moveWindow = 30 * time.Second
+	// moveRate is the most connections that are moved per second while there is time: the others get a rejoin and a
+	// handshake for each at once.
+	moveRate = 200
+	// shiftedDeadline is how far a deadline may move between two renewals without being another one.
+	shiftedDeadline = time.Second
+)
 
 // drain is the plan of a draining worker, by its own clock.
 type drain struct {
 	deadline time.Time
+	half     time.Duration // of the time that there was: no move is earlier than this before the deadline
 	window   time.Duration // moves happen in the last window before the deadline
-	total    int           // sessions when it began; zero before
+	total    int           // sessions when moves began, from when on the window stands; zero before
 	emptied  bool          // at the deadline, the database took back all that was placed here
 }
 
-// planDrain spreads the moves over the last half of the time there is, thirty seconds at most.
+// planDrain spreads the moves over the last thirty seconds, over more time for many connections, and never over more than
+// the last half of what there is.
 func planDrain(now, deadline time.Time) *drain {
-	return &drain{deadline: deadline, window: min(maxMoveWindow, max(0, deadline.Sub(now)/2))}
+	return &drain{deadline: deadline, half: max(0, deadline.Sub(now)/2)}
 }
 
-// due is how many of the sessions left should move now: the rest shrinks evenly to nothing at the deadline.
-func (d *drain) due(now time.Time, left int) int {
+// postpone follows a new deadline. One that is the same but for the time that renewals take changes no plan.
+func (d *drain) postpone(now, deadline time.Time) {
+	if deadline.Sub(d.deadline).Abs() <= shiftedDeadline {
+		d.deadline = deadline
+		return
+	}
+	emptied := d.emptied && !now.Before(deadline) // an override may give more time
+	*d = *planDrain(now, deadline)
+	d.emptied = emptied
+}
+
+// due is how many of the sessions left, with so many connections together, should move now: the rest shrinks evenly to
+// nothing at the deadline.
+func (d *drain) due(now time.Time, left, connections int) int {
 	ahead := d.deadline.Sub(now)
+	if d.total == 0 {
+		needed := time.Duration(connections) * time.Second / moveRate
+		d.window = min(d.half, max(moveWindow, needed))
+	}
 	if ahead > d.window || left == 0 {
 		return 0
 	}
@@ -55,8 +80,7 @@ func (t *tenure) learnDrain(r renewal) {
 	case t.drain == nil:
 		t.drain = planDrain(t.config.Now(), deadline)
 	case !t.stopping || deadline.Before(t.drain.deadline):
-		t.drain.deadline = deadline
-		t.drain.emptied = t.drain.emptied && !t.config.Now().Before(deadline) // an override may give more time
+		t.drain.postpone(t.config.Now(), deadline)
 	}
 }
 
@@ -114,13 +138,20 @@ func (t *tenure) moveDue(ctx context.Context) {
 		return
 	}
 	now, serving := t.config.Now(), t.hub.Serving() // in no order
-	n := t.drain.due(now, len(serving))
+	n := t.drain.due(now, len(serving), connectionsOf(serving))
 	switch over := !now.Before(t.drain.deadline); {
 	case over && (n > 0 || !t.drain.emptied):
 		t.move(ctx, serving, nil)
 	case n > 0:
 		t.move(ctx, serving[:n], keysOf(serving[:n]))
 	}
+}
+
+func connectionsOf(some []signaling.Served) (n int) {
+	for _, s := range some {
+		n += s.Peers
+	}
+	return n
 }
 
 func keysOf(some []signaling.Served) []berth.SessionKey {

@@ -180,30 +180,83 @@ func TestStopKeepsTheEarlierDeadlineOfADrain(t *testing.T) {
 	})
 }
 
-// Moves never run ahead of the plan, never pile up, and are complete at the deadline.
+// Moves never run ahead of the plan, never pile up, never outrun what others can take while there is time, and are
+// complete at the deadline.
 func TestPropertyMovesAreSpreadEvenly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1_000_000, 0)
 		ahead := time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "ahead"))
-		left := rapid.IntRange(0, 5000).Draw(t, "sessions")
+		left := rapid.IntRange(0, 100_000).Draw(t, "sessions")
+		peers := rapid.IntRange(1, 2).Draw(t, "connections each")
 		total := left
 		d := planDrain(now, now.Add(ahead))
-		if d.window > maxMoveWindow || d.window > ahead/2 {
-			t.Fatalf("window %v of %v", d.window, ahead)
-		}
-		for at := time.Duration(0); at < ahead; at += max(ahead/97, time.Millisecond) {
-			n := d.due(now.Add(at), left)
+		longest := max(moveWindow, time.Duration(total*peers)*time.Second/moveRate)
+		step := max(ahead/97, time.Millisecond)
+		for at := time.Duration(0); at < ahead; at += step {
+			n := d.due(now.Add(at), left, left*peers)
 			if n < 0 || n > left {
 				t.Fatalf("%d due of %d", n, left)
 			}
 			left -= n
+			if d.window > longest || d.window > ahead/2 {
+				t.Fatalf("window %v of %v for %d connections", d.window, ahead, total*peers)
+			}
 			if early := ahead - at - d.window; early > 0 && left != total {
 				t.Fatalf("moved %v before the window", early)
 			}
+			if most := mostMoves(step, longest, ahead, total); float64(n) > most {
+				t.Fatalf("%d of %d moved within %v of %v, want %.0f at most", n, total, step, d.window, most)
+			}
 		}
-		if n := d.due(now.Add(ahead), left); n != left {
+		if n := d.due(now.Add(ahead), left, left*peers); n != left {
 			t.Fatalf("%d of %d due at the deadline", n, left)
 		}
 	})
+}
+
+// mostMoves is how many sessions may move within one step: moveRate of connections, or as many as half the time demands.
+func mostMoves(step, longest, ahead time.Duration, total int) float64 {
+	return float64(step)/float64(max(1, min(longest, ahead/2)))*float64(total) + 1
+}
+
+// An override that moves the deadline must not move at once all that would be due by the old plan.
+func TestPropertyAnEarlierDeadlineIsAnotherPlan(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Unix(1_000_000, 0)
+		left := rapid.IntRange(1, 5000).Draw(t, "sessions")
+		d := planDrain(now, now.Add(10*time.Minute))
+		now = now.Add(time.Duration(rapid.Int64Range(0, int64(595*time.Second)).Draw(t, "override after")))
+		left -= d.due(now, left, left)
+		ahead := time.Duration(rapid.Int64Range(int64(2*time.Second), int64(time.Hour)).Draw(t, "ahead"))
+		if ahead-d.deadline.Sub(now) > -2*shiftedDeadline && ahead-d.deadline.Sub(now) < 2*shiftedDeadline {
+			return
+		}
+		d.postpone(now, now.Add(ahead))
+		if n := d.due(now, left, left); n != 0 {
+			t.Fatalf("%d of %d moved at once, %v before the new deadline", n, left, ahead)
+		}
+		if n := d.due(now.Add(ahead), left, left); n != left {
+			t.Fatalf("%d of %d due at the new deadline", n, left)
+		}
+	})
+}
+
+// What renewals say about the deadline differs by what they take; moves go on by the plan.
+func TestShiftedDeadlineChangesNoPlan(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	d := planDrain(now, now.Add(20*time.Second))
+	now = now.Add(15 * time.Second)
+	if n := d.due(now, 100, 100); n != 50 {
+		t.Fatalf("%d of 100 due in the middle of the window, want 50", n)
+	}
+	d.postpone(now, d.deadline.Add(20*time.Millisecond))
+	if n := d.due(now, 50, 50); n != 0 {
+		t.Fatalf("%d moved again for a deadline that is the same", n)
+	}
+	if n := d.due(now.Add(2500*time.Millisecond), 50, 50); n < 24 || n > 25 {
+		t.Fatalf("%d of 50 due in the middle of what is left, want 24 or 25", n)
+	}
 }
