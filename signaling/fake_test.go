@@ -1,6 +1,7 @@
 package signaling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,7 @@ type fakeDirectory struct {
 	ended     map[berth.Held]berth.EndedReason
 	connected map[string]string // session key and peer: connection
 	kind      berth.SessionKind
+	id        string          // of every session; empty: made of its key
 	joined    map[string]bool // session key and peer: was connected once
 	connects  int
 }
@@ -127,7 +129,7 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 	now := time.Now().Add(17 * time.Hour) // the database's clock is its own
 	return berth.Connected{
 		Session: berth.Session{
-			Key: held.Key, ID: fmt.Sprintf("s-%d", held.Key), Generation: held.Generation,
+			Key: held.Key, ID: cmp.Or(d.id, fmt.Sprintf("s-%d", held.Key)), Generation: held.Generation,
 			IdleTimeout: d.idle, ExpiresAt: now.Add(d.ttl), OnWorkerLoss: d.policy, Kind: d.kind,
 		},
 		Peers: d.others(held.Key, peer.ID), Again: again, At: now,
