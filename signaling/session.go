@@ -32,6 +32,10 @@ type Fate struct {
 	Restart bool              // the worker stops or loses its right to all sessions: 1012
 	Retry   time.Duration     // for Restart: each client is told to wait a random part of it
 
+	// Planned: it moved because the worker drains. Connections of calls, whose media does not depend on them, are told to
+	// come back in their turn (1012); media sessions move at once.
+	Planned bool
+
 	// AsOf is when the database was asked that said so; zero: it is certain. A call that somebody joined since stays.
 	AsOf time.Time
 
@@ -54,6 +58,9 @@ func (f Fate) refusal() *refusal {
 
 func (f Fate) close(p *peer) {
 	last := f.refusal()
+	if f.Planned && p.session.call != nil {
+		last = &refusal{code: CloseRestart, reason: shedReason()}
+	}
 	if last.code == CloseMoved {
 		p.sender.send(encode(movedFrame{Type: typeMoved}))
 	}

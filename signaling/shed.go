@@ -40,6 +40,11 @@ func (h *Hub) movable() (peers []*peer) {
 	return peers
 }
 
+// shedReason tells one client when to come back.
+func shedReason() string {
+	return retryAfter(minShedWait + time.Duration(rand.Int64N(int64(berth.ShedWindow-minShedWait))))
+}
+
 func (p *peer) leaving() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,8 +69,7 @@ func (p *peer) sendAway() {
 	}
 	p.moved = true
 	p.mu.Unlock()
-	wait := minShedWait + time.Duration(rand.Int64N(int64(berth.ShedWindow-minShedWait)))
-	p.sender.close(CloseRestart, retryAfter(wait))
+	p.sender.close(CloseRestart, shedReason())
 	gone := p.gone(p.session.held)
 	gone.Shed = true
 	p.hub.metrics.shed.Inc()

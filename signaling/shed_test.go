@@ -69,3 +69,21 @@ func TestShedIsSpread(t *testing.T) {
 		t.Errorf("got %v", closed)
 	}
 }
+
+func TestPlannedMovesTellCallsToComeBackInTheirTurn(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	w1.hub.DropAll(Fate{Planned: true})
+	if ended := a.expectClose(CloseRestart); !strings.HasPrefix(ended.Reason, "retry_ms=") {
+		t.Errorf("got %q", ended.Reason)
+	}
+	w2.hub.Drop(held(1), Fate{}) // it moved, as the database says
+	b.expectClose(CloseMoved)
+	r := newServer(t, Config{})
+	media, _ := r.join(1, "a")
+	r.hub.DropAll(Fate{Planned: true})
+	media.expectClose(CloseMoved)
+}

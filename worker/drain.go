@@ -195,5 +195,5 @@ func drainFate(policy berth.OnWorkerLoss) signaling.Fate {
 	if policy == berth.LossEnd {
 		return signaling.Fate{Ended: true, Reason: berth.EndedDrained}
 	}
-	return signaling.Fate{}
+	return signaling.Fate{Planned: true}
 }

@@ -39,7 +39,7 @@ func TestDrainMovesSessionsOneByOneBeforeItsDeadline(t *testing.T) {
 				t.Fatalf("move %d took %d sessions at once", i, len(keys))
 			}
 		}
-		b.wantFate(1, signaling.Fate{})
+		b.wantFate(1, signaling.Fate{Planned: true})
 		b.wantFate(11, signaling.Fate{Ended: true, Reason: berth.EndedDrained})
 	})
 }
@@ -99,7 +99,7 @@ func TestMovesAreRepeatedUntilTheDatabaseTakesThem(t *testing.T) {
 		b.sleep(14 * time.Second)
 		b.wantServed(1)
 		b.sleep(4 * time.Second)
-		b.wantFate(1, signaling.Fate{}) // past the deadline it is closed regardless
+		b.wantFate(1, signaling.Fate{Planned: true}) // past the deadline it is closed regardless
 	})
 }
 
@@ -155,7 +155,7 @@ func TestStopMovesTheRestAtItsDeadline(t *testing.T) {
 			if b.err != nil || took < 59*time.Second || took > 63*time.Second {
 				t.Fatalf("away %v: stopped after %v with %v", away, took, b.err)
 			}
-			b.wantFate(1, signaling.Fate{})
+			b.wantFate(1, signaling.Fate{Planned: true})
 			if !away && b.registry.counts().drains != 1 {
 				t.Fatalf("%d drain calls", b.registry.counts().drains)
 			}

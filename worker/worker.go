@@ -160,7 +160,7 @@ func (w *Worker) finish(ctx context.Context, t *tenure, cause error) {
 	w.hub.Admit(signaling.AdmitNone)
 	if t != nil {
 		if !errors.Is(cause, ErrReplaced) && w.leave(ctx, t.instance) {
-			w.hub.DropAll(signaling.Fate{})
+			w.hub.DropAll(signaling.Fate{Planned: true})
 		}
 		w.keeper.leavePresence(ctx, t.presence)
 	}
