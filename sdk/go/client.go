@@ -51,6 +51,11 @@ type Config struct {
 	// AttemptTimeout bounds one attempt of a call; one that waits for room (CreateSession.Wait) may take that much
 	// longer. The API may hold a rejoin for 5 s, so less than 6 s loses answers. Default: DefaultAttemptTimeout.
 	AttemptTimeout time.Duration
+
+	// Random draws which part of a backoff's window is waited: a number from 0 to below 1, for many goroutines. Every draw
+	// that is not uniform brings clients back together, so it is for tests and for those who measure what happens then.
+	// Default: uniform.
+	Random func() float64
 }
 
 // Client makes calls and connections. Create it with New; it is safe for concurrent use.
@@ -89,8 +94,11 @@ func New(config Config) (*Client, error) {
 		maxRetries:     max(0, cmp.Or(config.MaxRetries, DefaultMaxRetries)),
 		maxRetryWait:   cmp.Or(config.MaxRetryWait, DefaultMaxRetryWait),
 		attemptTimeout: cmp.Or(config.AttemptTimeout, DefaultAttemptTimeout),
-		random:         rand.Float64,
+		random:         config.Random,
 		sleep:          sleep,
+	}
+	if c.random == nil {
+		c.random = rand.Float64
 	}
 	if c.http == nil {
 		c.http = newHTTPClient()

@@ -21,6 +21,7 @@ type Conn struct {
 	ended     chan struct{} // closed when sockets and media are closed
 	done      chan struct{} // closed when every goroutine has ended
 	notifier  *notifier
+	topics    *subscriptions
 	closing   sync.WaitGroup // peer connections on their way down
 
 	// Only run touches these.
@@ -49,6 +50,7 @@ func newConn(c *Client, placement Placement, config ConnectConfig) *Conn {
 		ended:     make(chan struct{}),
 		done:      make(chan struct{}),
 		notifier:  newNotifier(config.OnState),
+		topics:    newSubscriptions(&config),
 		policy: policy{
 			signalingOnly: placement.Kind == "call",
 			giveUpAfter:   config.GiveUpAfter,

@@ -19,8 +19,8 @@ const (
 	DefaultGiveUpAfter      = 10 * time.Minute
 )
 
-// ConnectConfig says what a peer sends and who hears of what it receives. At least one of Tracks, Receive,
-// DataChannels and Prepare must be set: an offer without media is refused.
+// ConnectConfig says what a peer sends and who hears of what it receives. At least one of Tracks, Receive, DataChannels and
+// Prepare must be set, since an offer without media is refused, or SignalingOnly.
 type ConnectConfig struct {
 	// Tracks are sent to the owner, and to the next owner after a move. What the handler sends back on the same
 	// transceivers arrives at OnTrack.
@@ -41,6 +41,22 @@ type ConnectConfig struct {
 
 	// OnRTCP receives the owner's feedback on a track that is sent, such as picture loss indications.
 	OnRTCP func(webrtc.TrackLocal, []rtcp.Packet)
+
+	// SignalingOnly makes no PeerConnection: the peer is connected as soon as its owner welcomed it. It is for peers that
+	// only listen and publish. What the call's other peer offers is ignored, and the fields about media are too.
+	SignalingOnly bool
+
+	// Topics are listened to, 256 at most. After each loss the connection resumes behind the last message that it heard, by
+	// one frame for all of them.
+	Topics []string
+
+	// OnMessage is called for each message of Topics, in their order, and for what is sent to the placement's user. It is
+	// not called at the same time as itself or OnSubscribed. Nothing is read meanwhile, so a callback that is slow for
+	// long has the owner close the connection, which resumes.
+	OnMessage func(Message)
+
+	// OnSubscribed is called before the messages that follow: at first, and with what became of those that were missed.
+	OnSubscribed func(Subscribed)
 
 	// OnState is called for changes of state, one at a time, in order. A callback that is slow misses states that
 	// were over before it returned, but never the last one.
@@ -77,7 +93,7 @@ type DataChannel struct {
 }
 
 // Connect connects to the owner of a session and keeps the connection until Conn.Close, a final refusal, or
-// ConnectConfig.GiveUpAfter. It returns once media flows for the first time. ctx bounds only that: a Conn outlives it.
+// ConnectConfig.GiveUpAfter. It returns once media flows for the first time, or with SignalingOnly once the owner welcomed the peer. ctx bounds only that: a Conn outlives it.
 //
 // An error says why there is no connection and wraps one of ErrSessionEnded, ErrReplaced, ErrRejected,
 // ErrUnauthorized and ErrGaveUp, or the context's error. Nothing is left running then.
@@ -106,8 +122,11 @@ func (c *Client) Connect(ctx context.Context, placement *Placement, config Conne
 }
 
 func (c *ConnectConfig) validate() error {
-	if len(c.Tracks)+len(c.Receive)+len(c.DataChannels) == 0 && c.Prepare == nil {
-		return errors.New("berth: ConnectConfig needs Tracks, Receive, DataChannels or Prepare")
+	if len(c.Tracks)+len(c.Receive)+len(c.DataChannels) == 0 && c.Prepare == nil && !c.SignalingOnly {
+		return errors.New("berth: ConnectConfig needs Tracks, Receive, DataChannels, Prepare or SignalingOnly")
+	}
+	if len(c.Topics) > maxTopics {
+		return errors.New("berth: ConnectConfig.Topics has more than 256 topics")
 	}
 	for _, kind := range c.Receive {
 		if kind != webrtc.RTPCodecTypeAudio && kind != webrtc.RTPCodecTypeVideo {

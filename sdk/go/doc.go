@@ -46,16 +46,25 @@
 // a signaling-only one's at 8 s. A rejoin that the API refuses for good (410, 404, 401, 403) closes the connection,
 // and so does ConnectConfig.GiveUpAfter without success.
 //
+// # Topics
+//
+// With ConnectConfig.Topics a connection listens, and after each loss goes on behind the last message that it heard:
+// OnSubscribed says whether anything is missing. Offsets of a topic are dense, so nothing is missing that is not said.
+// With ConnectConfig.SignalingOnly there is no media, and a connection costs a socket and three goroutines.
+//
+// # Links
+//
 // Each link has its own PeerConnection: after a loss the same tracks are added to a new one, and OnTrack is called
 // again for what the new owner sends. The generation of Conn.Placement grows with every move.
 //
 // # What is not promised
 //
-// Media and messages sent during a loss are gone. OnState may skip states that were over before they could be
+// Media and messages of data channels sent during a loss are gone. OnState may skip states that were over before they could be
 // delivered, but never the last one.
 //
 // # Concurrency
 //
-// One goroutine owns a connection's state; callbacks of Pion and the socket only enqueue. Client and Conn are safe for
+// One goroutine owns a connection's state; callbacks of Pion and the socket only enqueue. What topics bring is delivered by
+// the goroutine that reads. Client and Conn are safe for
 // concurrent use. Callbacks may call Conn's methods, Close included.
 package berth

@@ -33,6 +33,20 @@ type frame struct {
 	Code        string                   `json:"code"`
 	Message     string                   `json:"message"`
 	ReplyTo     string                   `json:"reply_to"`
+
+	Topic     string          `json:"topic"`
+	User      string          `json:"user"`
+	Epoch     string          `json:"epoch"`
+	Offset    int64           `json:"offset"`
+	Recovered Recovery        `json:"recovered"`
+	Missing   *missingRange   `json:"missing"`
+	Data      json.RawMessage `json:"data"`
+}
+
+// missingRange has both ends included.
+type missingRange struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }
 
 func parseFrame(data []byte) (frame, error) {

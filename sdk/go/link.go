@@ -84,7 +84,7 @@ func (c *Conn) dial(ctx context.Context, p Placement) (*link, *loss) {
 	}
 	// Close of the Conn must not cut the socket before its bye is written.
 	reading := context.WithoutCancel(ctx)
-	k.wg.Go(func() { k.read(reading) })
+	k.wg.Go(func() { c.read(reading, k) })
 	return k, nil
 }
 
@@ -111,9 +111,10 @@ func dialLoss(resp *http.Response, err error) *loss {
 	return l
 }
 
-// read enqueues frames until the socket fails. A frame that cannot be read is skipped: a newer owner may send frames
+// read enqueues frames until the socket fails, and delivers those about topics itself: while a callback runs nothing is read,
+// so that the owner knows how fast this peer is. A frame that cannot be read is skipped: a newer owner may send frames
 // that this client does not know.
-func (k *link) read(ctx context.Context) {
+func (c *Conn) read(ctx context.Context, k *link) {
 	for {
 		kind, data, err := k.socket.Read(ctx)
 		if err != nil {
@@ -123,7 +124,7 @@ func (k *link) read(ctx context.Context) {
 		if kind != websocket.MessageText {
 			continue
 		}
-		if f, err := parseFrame(data); err == nil {
+		if f, err := parseFrame(data); err == nil && !c.topics.take(ctx, k, &f) {
 			k.enqueue(event{frame: &f})
 		}
 	}
@@ -199,6 +200,7 @@ func (c *Conn) closeLink(ctx context.Context, k *link) {
 	if errors.Is(context.Cause(ctx), errClosed) {
 		k.bye(ctx)
 	}
+	c.topics.end()
 	close(k.gone)
 	_ = k.socket.CloseNow()
 	k.silence.Stop()

@@ -21,6 +21,10 @@ func (c *Conn) open(ctx context.Context) (*link, *loss) {
 	if lost := c.awaitWelcome(shake, k); lost != nil {
 		return k, lost
 	}
+	c.topics.begin(ctx, k)
+	if c.config.SignalingOnly {
+		return k, nil
+	}
 	if len(k.iceServers) == 0 {
 		k.iceServers = placement.ICEServers
 	}
@@ -63,7 +67,11 @@ func (k *link) welcomed(f *frame) {
 
 // serve handles what happens to a link until it is lost or the Conn is closed.
 func (c *Conn) serve(ctx context.Context, k *link) *loss {
-	k.media.Reset(c.config.MediaTimeout)
+	if c.config.SignalingOnly {
+		c.online(ctx)
+	} else {
+		k.media.Reset(c.config.MediaTimeout)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -104,16 +112,27 @@ func (c *Conn) handleFrame(ctx context.Context, k *link, f *frame) *loss {
 	switch f.Type {
 	case typePing:
 		k.write(ctx, plainFrame{Type: typePong})
+	case typeMoved:
+		k.moved.Reset(plannedWait(f.RetryMS))
+	case typeError:
+		return c.refusedFrame(ctx, k, f)
+	default:
+		if k.pc != nil {
+			return c.handleMedia(ctx, k, f)
+		}
+	}
+	return nil
+}
+
+// handleMedia handles what the owner says to a link's PeerConnection.
+func (c *Conn) handleMedia(ctx context.Context, k *link, f *frame) *loss {
+	switch f.Type {
 	case typeAnswer:
 		return mediaLoss(k.answered(f.SDP))
 	case typeOffer:
 		return mediaLoss(k.answer(ctx, f.SDP))
 	case typeCandidate:
 		k.addCandidate(f.Candidate)
-	case typeMoved:
-		k.moved.Reset(plannedWait(f.RetryMS))
-	case typeError:
-		return c.refusedFrame(ctx, k, f)
 	}
 	return nil
 }
@@ -128,7 +147,7 @@ func mediaLoss(err error) *loss {
 // refusedFrame handles an error frame. Only a refused offer matters: Pion cannot roll it back, so the next link makes
 // a fresh one. A first offer that is refused twice is refused for good.
 func (c *Conn) refusedFrame(ctx context.Context, k *link, f *frame) *loss {
-	if f.ReplyTo != k.offerID() {
+	if k.pc == nil || f.ReplyTo != k.offerID() {
 		c.log.WarnContext(ctx, "frame refused", "code", f.Code, "message", f.Message)
 		return nil
 	}
