@@ -37,14 +37,6 @@ func TestMoreLiveSessionsThanRoomAreRefused(t *testing.T) {
 	}
 }
 
-func TestServersDoNotInheritSettings(t *testing.T) {
-	t.Parallel()
-	got := inherited([]string{"PATH=/bin", "BERTH_DATABASE_URL=postgres://prod/berth", "BERTH_LEASE=30s"})
-	if len(got) != 1 || got[0] != "PATH=/bin" {
-		t.Errorf("environment %q", got)
-	}
-}
-
 func TestSessionKeyIsReadFromTheToken(t *testing.T) {
 	t.Parallel()
 	// {"skey":48121}

@@ -143,7 +143,7 @@ func TestFrontsOnRedisKeepOwnersAndSkipWhoDrains(t *testing.T) {
 	for _, kind := range kinds { // one after another: they share Redis
 		f := r.testFront(t, kind)
 		for i := range fewServers - 1 {
-			if err := r.redis.client.SAdd(t.Context(), "draining", workerID(i)).Err(); err != nil {
+			if err := r.redis.Client.SAdd(t.Context(), "draining", workerID(i)).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -153,7 +153,7 @@ func TestFrontsOnRedisKeepOwnersAndSkipWhoDrains(t *testing.T) {
 				t.Errorf("%s: status %d, owner %q, want %q again and again", kind, status, owner, only)
 			}
 		}
-		if load, err := r.redis.client.ZScore(t.Context(), "servers:"+region, only).Result(); err != nil || load != 1 {
+		if load, err := r.redis.Client.ZScore(t.Context(), "servers:"+region, only).Result(); err != nil || load != 1 {
 			t.Errorf("%s: load %v, %v: one session came back twice", kind, load, err)
 		}
 	}

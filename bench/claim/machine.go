@@ -52,7 +52,7 @@ func (r *rig) machine(ctx context.Context) (Machine, error) {
 		return m, err
 	}
 	if r.redis != nil {
-		m.Redis = r.redis.version
+		m.Redis = r.redis.Version
 	}
 	for _, name := range settingNames() {
 		var value string

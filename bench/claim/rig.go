@@ -86,7 +86,7 @@ func (r *rig) needs(prefix string) bool {
 func (r *rig) close(ctx context.Context) error {
 	var err error
 	if r.redis != nil {
-		err = r.redis.stop()
+		err = r.redis.Stop()
 	}
 	return errors.Join(err, r.postgres.Close(ctx))
 }

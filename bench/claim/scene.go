@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -35,7 +34,7 @@ type scene struct {
 
 // server is one process that answers requests.
 type server struct {
-	process  *child
+	process  *lab.Child
 	address  string
 	profiled bool
 }
@@ -84,10 +83,11 @@ func (s *scene) raiseBerth(ctx context.Context, template string) (err error) {
 
 // serve starts one more server process.
 func (s *scene) serve(ctx context.Context) error {
-	address, err := freeAddress(ctx)
+	addresses, err := lab.FreeAddresses(ctx, 1)
 	if err != nil {
 		return err
 	}
+	address := addresses[0]
 	arguments := []string{"bench", "front", "--listen", address, "--slots", fmt.Sprint(s.rig.cfg.Slots), s.subject}
 	environment := []string{StoreURLVariable + "=" + s.storeURL()}
 	if s.subject == Berth || s.subject == Lifecycle {
@@ -99,13 +99,13 @@ func (s *scene) serve(ctx context.Context) error {
 		arguments = append([]string{"bench", "profiled", profile}, arguments...)
 	}
 	command := exec.Command(s.rig.cfg.Binary, arguments...) //nolint:noctx // it lives until close
-	command.Env = append(inherited(os.Environ()), environment...)
-	process, err := startChild(command)
+	command.Env = append(lab.Inherited(os.Environ()), environment...)
+	process, err := lab.StartChild(command)
 	if err != nil {
 		return err
 	}
 	s.servers = append(s.servers, server{process, address, profile != ""})
-	return process.await(ctx, answers(address))
+	return process.Await(ctx, lab.Answers(address))
 }
 
 // profile is the file for the CPU profile of the next process of a subject; empty for none.
@@ -116,18 +116,12 @@ func (c Config) profile(subject, state string) string {
 	return filepath.Join(c.ProfileDir, strings.TrimSuffix(subject+"-"+state, "-")+".pprof")
 }
 
-// inherited leaves out what configures Berth: a shell that is set up for a deployment must not lend its numbers.
-func inherited(environment []string) []string {
-	own := func(variable string) bool { return strings.HasPrefix(variable, "BERTH_") }
-	return slices.DeleteFunc(slices.Clone(environment), own)
-}
-
 func (s *scene) storeURL() string {
 	switch {
 	case s.database != "":
 		return s.rig.postgres.URL(s.database)
 	case strings.HasPrefix(s.subject, "redis_"):
-		return s.rig.redis.url
+		return s.rig.redis.URL
 	default:
 		return ""
 	}
@@ -135,15 +129,15 @@ func (s *scene) storeURL() string {
 
 // cpu reads the processes of the scene, and this one.
 func (s *scene) cpu() cpuReading {
-	reading := cpuReading{load: processCPU(os.Getpid())}
+	reading := cpuReading{load: lab.ProcessCPU(os.Getpid())}
 	for _, server := range s.servers {
-		reading.server += processCPU(server.process.pid())
+		reading.server += lab.ProcessCPU(server.process.PID())
 	}
 	switch {
 	case s.database != "":
-		reading.store = familyCPU(s.rig.postgres.PID())
+		reading.store = lab.FamilyCPU(s.rig.postgres.PID())
 	case strings.HasPrefix(s.subject, "redis_"):
-		reading.store = familyCPU(s.rig.redis.process.pid())
+		reading.store = lab.FamilyCPU(s.rig.redis.PID())
 	}
 	return reading
 }
@@ -152,9 +146,9 @@ func (s *scene) cpu() cpuReading {
 func (s *scene) close(ctx context.Context) error {
 	for _, server := range s.servers {
 		if server.profiled {
-			server.process.stop(syscall.SIGTERM) // it writes the profile when it stops in order
+			server.process.Stop(syscall.SIGTERM) // it writes the profile when it stops in order
 		} else {
-			server.process.kill()
+			server.process.Kill()
 		}
 	}
 	if s.store != nil {

@@ -2,17 +2,15 @@ package failover
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/berthdev/berth/bench/lab"
 )
 
 const (
@@ -41,7 +39,7 @@ type member struct {
 // start begins a life. It does not wait until it is ready.
 func (m *member) start() error {
 	command := exec.Command(m.binary, m.command) //nolint:noctx // it lives until somebody kills it
-	command.Env = append(inherited(os.Environ()), m.environment...)
+	command.Env = append(lab.Inherited(os.Environ()), m.environment...)
 	m.began = time.Now()
 	var err error
 	m.process, err = startProcess(command, m.hear)
@@ -97,31 +95,4 @@ func (m *member) answers(ctx context.Context) bool {
 	}
 	_ = response.Body.Close() // its status is all that matters
 	return response.StatusCode == http.StatusOK
-}
-
-// inherited leaves out what configures Berth: a shell that is set up for a deployment must not lend its numbers.
-func inherited(environment []string) []string {
-	own := func(variable string) bool { return strings.HasPrefix(variable, "BERTH_") }
-	return slices.DeleteFunc(slices.Clone(environment), own)
-}
-
-// freeAddresses finds loopback ports that nobody listens on, by TCP.
-func freeAddresses(ctx context.Context, n int) ([]string, error) {
-	var config net.ListenConfig
-	var open []net.Listener
-	var addresses []string
-	var errs []error
-	for range n {
-		listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			errs = append(errs, err)
-			break
-		}
-		open = append(open, listener)
-		addresses = append(addresses, listener.Addr().String())
-	}
-	for _, listener := range open { // not before all are found, so that none is found twice
-		errs = append(errs, listener.Close())
-	}
-	return addresses, errors.Join(errs...)
 }

@@ -85,7 +85,7 @@ func (s *scene) enlist(ctx context.Context) error {
 	case s.tuning.workers < 0:
 		workers = 0
 	}
-	addresses, err := freeAddresses(ctx, n+3*workers)
+	addresses, err := lab.FreeAddresses(ctx, n+3*workers)
 	if err != nil {
 		return err
 	}

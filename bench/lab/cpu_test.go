@@ -1,4 +1,4 @@
-package claim
+package lab
 
 import (
 	"os"
@@ -29,16 +29,16 @@ func TestOwnProcessSpendsTime(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // there is no /proc, and the report says zero
 	}
-	before := processCPU(os.Getpid())
-	for deadline := time.Now().Add(10 * time.Second); processCPU(os.Getpid()) <= before; {
+	before := ProcessCPU(os.Getpid())
+	for deadline := time.Now().Add(10 * time.Second); ProcessCPU(os.Getpid()) <= before; {
 		if time.Now().After(deadline) {
 			t.Fatal("no time was spent")
 		}
 	}
-	if family := familyCPU(os.Getpid()); family < before {
+	if family := FamilyCPU(os.Getpid()); family < before {
 		t.Errorf("family %v, itself %v before", family, before)
 	}
-	if gone := processCPU(-1); gone != 0 {
+	if gone := ProcessCPU(-1); gone != 0 {
 		t.Errorf("a process that is not there spent %v", gone)
 	}
 }

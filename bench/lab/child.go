@@ -1,4 +1,4 @@
-package claim
+package lab
 
 import (
 	"bytes"
@@ -11,11 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
-
-	"github.com/berthdev/berth/bench/lab"
 )
 
 const (
@@ -29,17 +28,17 @@ const (
 	maxTail = 2 << 10
 )
 
-// child is a process that dies with this one. What it writes goes to a file, since a pipe would cost its reader time.
-type child struct {
+// Child is a process that dies with this one. What it writes goes to a file, since a pipe would cost its reader time.
+type Child struct {
 	command *exec.Cmd
 	output  *os.File
 	done    chan struct{} // closed once the process is gone
 	err     error         // how it ended; after done
 }
 
-// startChild starts a process. The kernel signals it when the thread that started it ends, so a goroutine keeps its
+// StartChild starts a process. The kernel signals it when the thread that started it ends, so a goroutine keeps its
 // thread until the process is gone.
-func startChild(command *exec.Cmd) (*child, error) {
+func StartChild(command *exec.Cmd) (*Child, error) {
 	output, err := os.CreateTemp("", "berth-bench-*.log")
 	if err != nil {
 		return nil, err
@@ -48,8 +47,8 @@ func startChild(command *exec.Cmd) (*child, error) {
 	if err := os.Remove(output.Name()); err != nil {
 		return nil, errors.Join(err, output.Close())
 	}
-	command.Stdout, command.Stderr, command.SysProcAttr = output, output, lab.DieWithParent()
-	c := &child{command: command, output: output, done: make(chan struct{})}
+	command.Stdout, command.Stderr, command.SysProcAttr = output, output, DieWithParent()
+	c := &Child{command: command, output: output, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -67,10 +66,11 @@ func startChild(command *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-func (c *child) pid() int { return c.command.Process.Pid }
+// PID is the process id.
+func (c *Child) PID() int { return c.command.Process.Pid }
 
-// stop signals the process and returns once it is gone. One that does not obey is killed.
-func (c *child) stop(signal os.Signal) {
+// Stop signals the process and returns once it is gone. One that does not obey is killed.
+func (c *Child) Stop(signal os.Signal) {
 	_ = c.command.Process.Signal(signal) // it may be gone already
 	timer := time.NewTimer(stopWait)
 	defer timer.Stop()
@@ -83,11 +83,11 @@ func (c *child) stop(signal os.Signal) {
 	_ = c.output.Close() // nobody reads it any more
 }
 
-// kill ends a process whose state is not needed any more.
-func (c *child) kill() { c.stop(syscall.SIGKILL) }
+// Kill ends a process whose state is not needed any more.
+func (c *Child) Kill() { c.Stop(syscall.SIGKILL) }
 
-// await asks until ready says so, and explains a process that ended or was not ready in time by what it wrote.
-func (c *child) await(ctx context.Context, ready func(context.Context) bool) error {
+// Await asks until ready says so, and explains a process that ended or was not ready in time by what it wrote.
+func (c *Child) Await(ctx context.Context, ready func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	for !ready(ctx) {
@@ -103,7 +103,7 @@ func (c *child) await(ctx context.Context, ready func(context.Context) bool) err
 }
 
 // tail is the end of what the process wrote.
-func (c *child) tail() string {
+func (c *Child) tail() string {
 	info, err := c.output.Stat()
 	if err != nil {
 		return err.Error()
@@ -116,8 +116,8 @@ func (c *child) tail() string {
 	return string(bytes.TrimSpace(text))
 }
 
-// answers says whether an HTTP server is ready for requests.
-func answers(address string) func(context.Context) bool {
+// Answers says whether an HTTP server is ready for requests.
+func Answers(address string) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 		if err != nil {
@@ -133,20 +133,30 @@ func answers(address string) func(context.Context) bool {
 	}
 }
 
-// freeAddress finds a loopback port that nobody listens on.
-func freeAddress(ctx context.Context) (string, error) {
+// FreeAddresses finds loopback ports that nobody listens on, by TCP.
+func FreeAddresses(ctx context.Context, n int) ([]string, error) {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var open []net.Listener
+	var addresses []string
+	var errs []error
+	for range n {
+		listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			errs = append(errs, err)
+			break
+		}
+		open = append(open, listener)
+		addresses = append(addresses, listener.Addr().String())
 	}
-	return listener.Addr().String(), listener.Close()
+	for _, listener := range open { // not before all are found, so that none is found twice
+		errs = append(errs, listener.Close())
+	}
+	return addresses, errors.Join(errs...)
 }
 
-func portOf(address string) (int, error) {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(port)
+// Inherited is the environment of a child. It leaves out what configures Berth: a shell that is set up for a deployment must
+// not lend its numbers.
+func Inherited(environment []string) []string {
+	own := func(variable string) bool { return strings.HasPrefix(variable, "BERTH_") }
+	return slices.DeleteFunc(slices.Clone(environment), own)
 }
