@@ -21,6 +21,7 @@ const (
 type nudger struct {
 	workers Workers
 	signer  Signer
+	clock   *databaseClock // workers know no other time
 	log     *slog.Logger
 	client  *http.Client
 
@@ -29,9 +30,9 @@ type nudger struct {
 	pending map[string]bool // queued ids: one nudge covers every order that came before it
 }
 
-func newNudger(workers Workers, signer Signer, log *slog.Logger) *nudger {
+func newNudger(workers Workers, signer Signer, clock *databaseClock, log *slog.Logger) *nudger {
 	return &nudger{
-		workers: workers, signer: signer, log: log,
+		workers: workers, signer: signer, clock: clock, log: log,
 		client: &http.Client{
 			Timeout: nudgeTimeout,
 			// Its own connections, and none through a proxy that the environment names: workers are internal.
@@ -86,7 +87,11 @@ func (n *nudger) nudge(ctx context.Context, workerID string) error {
 	if !worker.State.Serving() || worker.ControlURL == "" {
 		return nil
 	}
-	token, err := n.signer.SignNudge(ctx, worker.ID, worker.Instance, time.Now())
+	now, err := n.clock.now(ctx)
+	if err != nil {
+		return fmt.Errorf("date nudge: %w", err)
+	}
+	token, err := n.signer.SignNudge(ctx, worker.ID, worker.Instance, now)
 	if err != nil {
 		return fmt.Errorf("sign nudge: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berthdev/berth/internal/auth"
 	"github.com/berthdev/berth/internal/testkit"
@@ -41,7 +40,7 @@ func TestOwnerIsNudgedWithASignedRequest(t *testing.T) {
 		if request.Method != http.MethodPost || request.URL.Path != "/nudge" {
 			t.Errorf("%s: %s %s", call, request.Method, request.URL.Path)
 		}
-		if err := verifier.VerifyNudge(t.Context(), token, 7, time.Now()); err != nil {
+		if err := verifier.VerifyNudge(t.Context(), token, 7, r.store.now); err != nil {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
@@ -56,7 +55,7 @@ func TestOwnerIsNudgedWithASignedRequest(t *testing.T) {
 func TestNudgesNeverBlockAndAreLostWhenTooMany(t *testing.T) {
 	t.Parallel()
 	s := newStore()
-	n := newNudger(s, nil, testkit.Logger(t))
+	n := newNudger(s, nil, newDatabaseClock(s.Clock), testkit.Logger(t))
 	for range 3 { // nobody sends them
 		for i := range 2 * nudgeQueue {
 			n.send(strings.Repeat("w", 1+i%100) + strings.Repeat("x", i/100))

@@ -75,15 +75,16 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	clock := newDatabaseClock(deps.Database.Clock)
 	s := &service{
 		deps: deps, cfg: cfg, log: deps.Log, publicURL: cfg.PublicURL, documents: documents,
 		health:  health{database: deps.Database},
-		nudges:  newNudger(deps.Workers, deps.Signer, deps.Log),
+		nudges:  newNudger(deps.Workers, deps.Signer, clock, deps.Log),
 		watcher: newWatcher(deps.Events, deps.Log, cfg.StreamPoll, cfg.Streams),
 		relay:   newRelay(deps.Renewals),
 
 		topicPlaces: places,
-		clock:       newDatabaseClock(deps.Database.Clock),
+		clock:       clock,
 		metrics:     metrics,
 	}
 	return &Server{
