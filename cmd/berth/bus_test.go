@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/berthdev/berth/internal/backplane"
+	"github.com/berthdev/berth/internal/config"
 	"github.com/berthdev/berth/internal/testkit"
 )
 
@@ -22,6 +26,36 @@ func TestProcessesRefuseABackplaneBehindAPooler(t *testing.T) {
 		several.refuses(t, 1, "BERTH_BACKPLANE_URLS", process)
 		one := append(slices.Clip(common), "BERTH_DATABASE_DIRECT_URL="+pooler)
 		one.refuses(t, 1, "BERTH_DATABASE_DIRECT_URL", process)
+	}
+}
+
+func TestTopicsAreInTheDatabasesThatAreNamedForThem(t *testing.T) {
+	t.Parallel()
+	main, first, second := databases.Database(t), databases.Database(t), databases.Database(t)
+	api, err := startAPI(t.Context(), settings[config.API](t, "BERTH_DATABASE_URL="+main.URL, "BERTH_LISTEN=127.0.0.1:0", "BERTH_DEV=true",
+		"BERTH_BACKPLANE_URLS="+first.URL+","+second.URL), nil, testkit.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := api.stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("stop the API: %v", err)
+		}
+	})
+	const topics = 20
+	for i := range topics {
+		if _, err := api.bus.Publish(t.Context(), backplane.Outgoing{Topic: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var counts [3]int
+	for i, db := range []*testkit.DB{main, first, second} {
+		if err := db.Pool.QueryRow(t.Context(), "select count(*) from berth.topics").Scan(&counts[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counts[0] != 0 || counts[1] == 0 || counts[2] == 0 || counts[1]+counts[2] != topics {
+		t.Errorf("topics in the main database and the others: %v", counts)
 	}
 }
 
