@@ -69,6 +69,16 @@ func StartChild(command *exec.Cmd) (*Child, error) {
 // PID is the process id.
 func (c *Child) PID() int { return c.command.Process.Pid }
 
+// Gone says whether the process ended, by itself or not.
+func (c *Child) Gone() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Stop signals the process and returns once it is gone. One that does not obey is killed.
 func (c *Child) Stop(signal os.Signal) {
 	_ = c.command.Process.Signal(signal) // it may be gone already
