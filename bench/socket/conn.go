@@ -86,6 +86,16 @@ func Dial(ctx context.Context, address string, options Options) (*Conn, error) {
 	return c, nil
 }
 
+// Within calls read, and bounds how long it waits by ctx. When ctx ends the connection is cut.
+func (c *Conn) Within(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	release := c.within(ctx)
+	message, err := read()
+	if ended := release(); ended != nil {
+		return nil, ended
+	}
+	return message, err
+}
+
 // within bounds what is read and written until release is called, which says whether ctx ended before.
 func (c *Conn) within(ctx context.Context) (release func() error) {
 	deadline, bounded := ctx.Deadline()

@@ -21,11 +21,7 @@ func Join(ctx context.Context, placement *sdk.Placement, options Options) (*Conn
 	if err != nil {
 		return nil, fmt.Errorf("connect peer %s of %s: %w", placement.Peer.ID, placement.ID, err)
 	}
-	release := c.within(ctx)
-	first, err := c.Read()
-	if ended := release(); ended != nil {
-		err = ended
-	}
+	first, err := c.Within(ctx, c.Read)
 	if err == nil && Kind(first) != "welcome" {
 		err = fmt.Errorf("the first frame is %q", first)
 	}
