@@ -98,11 +98,9 @@ func (c *Conn) Within(ctx context.Context, read func() ([]byte, error)) ([]byte,
 
 // within bounds what is read and written until release is called, which says whether ctx ended before.
 func (c *Conn) within(ctx context.Context) (release func() error) {
-	deadline, bounded := ctx.Deadline()
-	if !bounded {
-		deadline = time.Now().Add(handshakeLimit)
+	if _, bounded := ctx.Deadline(); !bounded {
+		_ = c.tcp.SetDeadline(time.Now().Add(handshakeLimit)) // a connection that is gone says so when it is used
 	}
-	_ = c.tcp.SetDeadline(deadline) // a connection that is gone says so when it is used
 	stop := context.AfterFunc(ctx, c.Close)
 	return func() error {
 		if !stop() {
