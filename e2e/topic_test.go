@@ -73,7 +73,7 @@ func publishTo(t testing.TB, client *sdk.Client, from, offset int64) {
 }
 
 // TestScenario_W16: a client of a worker that is killed in mid-stream resumes at another, and misses nothing.
-func TestScenario_W16ResumeAfterTheWorkerWasKilled(t *testing.T) {
+func TestScenario_W16_ResumeAfterTheWorkerWasKilled(t *testing.T) {
 	t.Parallel()
 	q, workers := newTalks(t)
 	a, b := q.listeners(t)
