@@ -154,6 +154,10 @@ func TestDrainedPeerOfACallMovesToAnotherWorker(t *testing.T) {
 		t.Errorf("moved to %s before the deadline", stays.Session.WorkerID)
 	}
 	c.ok(c.store.Displace(t.Context(), old, a.Session.Instance, []berth.SessionKey{a.Session.Key}))
+	// It is told to come back to the same URL, where it would be moved again and again.
+	if _, err := c.store.ConnectPeer(t.Context(), connectOf(a.Session, "a", "a1b")); !errors.Is(err, berth.ErrStale) {
+		t.Errorf("the draining worker let it in again: %v", err)
+	}
 	moved := c.seat("a")
 	if moved.Session.WorkerID == old {
 		t.Errorf("placed on %s, which drains", old)

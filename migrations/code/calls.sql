@@ -149,7 +149,8 @@ $$;
 
 -- lose_call_peers is the loss of a worker as calls see it: up to p_limit connections of instances below p_below are gone, of
 -- all calls or those of p_keys. Whoever connected until p_told is known to be gone already. It returns how many it took; rows
--- that somebody works on are left for the next call.
+-- that somebody works on are left for the next call. Peers of a worker that drains lose their seats too: their rejoin finds
+-- them others.
 create function berth.lose_call_peers(
     p_worker text, p_below int, p_keys bigint[], p_cause text, p_told timestamptz, p_rejoin_seconds float8, p_limit int)
 returns int
@@ -172,6 +173,11 @@ begin
         return 0;
     end if;
     perform berth.lose_peers(v_keys, v_peers, p_cause, p_told, p_rejoin_seconds);
+    if p_cause = 'drain_deadline' then
+        -- They are told to come back to the same URL (1012), and must not be let in there again.
+        update berth.peers p set worker_id = null, instance = null
+          from unnest(v_keys, v_peers) u (key, peer) where p.session = u.key and p.peer_id = u.peer;
+    end if;
     return cardinality(v_keys);
 end
 $$;
