@@ -4,20 +4,21 @@ import (
 	"fmt"
 	"image/color"
 	"slices"
-	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+
+	"github.com/berthdev/berth/bench/chart"
 )
 
 // plotDetection draws how many survivors knew how soon.
 func (r *Report) plotDetection() (*plot.Plot, error) {
-	p := newPlot("From kill -9 of a worker until its survivors know", "time since the kill (seconds, log scale)",
+	p := chart.New("From kill -9 of a worker until its survivors know", "time since the kill (seconds, log scale)",
 		"survivors that were told (%)")
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, secondTicks()
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0.02, 20, 0, 104
-	p.Y.Tick.Marker = labelled(0, 25, 50, 75, 100)
+	p.Y.Tick.Marker = chart.Labelled(0, 25, 50, 75, 100)
 	p.Legend.Left = true
 	drawn := false
 	add := func(name string, c Case, dashed bool) error {
@@ -60,15 +61,7 @@ func (r *Report) plotDetection() (*plot.Plot, error) {
 
 // secondTicks are readable on a logarithmic scale.
 func secondTicks() plot.ConstantTicks {
-	return labelled(0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
-}
-
-func labelled(values ...float64) plot.ConstantTicks {
-	ticks := plot.ConstantTicks{}
-	for _, v := range values {
-		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', -1, 64)})
-	}
-	return ticks
+	return chart.Labelled(0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 }
 
 // plotPauses draws the part of sessions that pauses cost.
@@ -76,9 +69,9 @@ func (r *Report) plotPauses() (*plot.Plot, error) {
 	if len(r.Pauses) == 0 {
 		return nil, nil //nolint:nilnil // nothing to draw
 	}
-	p := newPlot("A worker is stopped and goes on: sessions lost", "length of the pause (seconds)", "sessions of the worker that were lost (%)")
+	p := chart.New("A worker is stopped and goes on: sessions lost", "length of the pause (seconds)", "sessions of the worker that were lost (%)")
 	p.Y.Min, p.Y.Max = 0, 110
-	p.Y.Tick.Marker = labelled(0, 25, 50, 75, 100)
+	p.Y.Tick.Marker = chart.Labelled(0, 25, 50, 75, 100)
 	p.Legend.Left = true
 	const width = 14
 	for i, detector := range detectorsOf(r.Pauses, func(p Pause) string { return p.Detector }) {
@@ -125,9 +118,9 @@ func (r *Report) plotCost() (*plot.Plot, error) {
 	if len(series) == 0 {
 		return nil, nil //nolint:nilnil // nothing to draw
 	}
-	p := newPlot("What one tick of the reaper takes", "live sessions (log scale)", "median tick (milliseconds)")
+	p := chart.New("What one tick of the reaper takes", "live sessions (log scale)", "median tick (milliseconds)")
 	p.X.Scale = plot.LogScale{}
-	p.X.Tick.Marker = labelled(50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+	p.X.Tick.Marker = chart.Labelled(50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 	p.Y.Min = 0
 	p.Legend.Left = true
 	highest := 0.0
@@ -158,7 +151,7 @@ func (r *Report) costSeries() []series {
 		for _, detector := range detectorsOf(costs, func(c Cost) string { return c.Detector }) {
 			s := series{color: colorOf(detector), dashed: dashed}
 			if rows {
-				s.color = rowColor()
+				s.color = chart.Sky()
 			}
 			for _, c := range costs {
 				if c.Detector == detector && c.Rows == rows {
@@ -184,7 +177,7 @@ func (r *Report) plotLengths() (*plot.Plot, error) {
 	if len(r.Lengths) == 0 {
 		return nil, nil //nolint:nilnil // nothing to draw
 	}
-	p := newPlot("Detection by length of the lease", "length of the lease (seconds)", "from kill to notice (seconds)")
+	p := chart.New("Detection by length of the lease", "length of the lease (seconds)", "from kill to notice (seconds)")
 	p.X.Min, p.Y.Min = 0, 0
 	p.Legend.Left = true
 	for _, detector := range detectorsOf(r.Lengths, func(l Length) string { return l.Detector }) {
