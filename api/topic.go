@@ -26,8 +26,8 @@ const (
 type Backplane interface {
 	// Publish appends messages to their topics, and says where they are and how many processes were told.
 	Publish(ctx context.Context, messages ...backplane.Outgoing) ([]backplane.Published, error)
-	// Subscribe calls deliver with the opening, what is kept after from, and each later message. Until it returns, deliver
-	// may wait.
+	// Subscribe calls deliver with the opening, what is kept after from, and each later message. With those that are
+	// Replayed, deliver may wait.
 	Subscribe(
 		ctx context.Context, topic string, from *backplane.Position, deliver func(backplane.Message),
 	) (*backplane.Subscription, error)

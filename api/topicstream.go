@@ -153,7 +153,6 @@ func (st *topicStream) subscribe(ctx context.Context, from *backplane.Position) 
 		return
 	}
 	defer subscription.Unsubscribe()
-	st.queue.live()
 	<-ctx.Done()
 }
 
