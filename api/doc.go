@@ -40,6 +40,7 @@
 //   - The database is away while a stream is open: the stream stays, silent but for comments, and gets what it missed.
 //   - The client of a stream does not read: it is cut after StreamWriteTimeout, and goes on where it was when it returns.
 //   - The key of a stream is revoked: nothing is sent any more, and the stream ends with the next event or comment.
+//   - The session of a peer that follows a topic ends: the stream ends within two StreamKeepAlive, once somebody can tell.
 //   - The client of a topic's stream does not keep up: the stream ends, and goes on after the last event when it returns. For
 //     history that it asked for it is waited for instead.
 //   - The backplane is away: publishing and new streams of topics are refused with 503; those that are open stay, and say

@@ -21,7 +21,8 @@ type SessionTokens interface {
 // follower is who follows a topic.
 type follower struct {
 	tenantID string
-	key      string // the API key; empty for a peer with a session token, which is needed to connect and not to stay
+	key      string           // the API key; empty for a peer
+	session  berth.SessionKey // of a peer; its session token is needed to connect and not to stay, its session is
 }
 
 // follower says who the request is from, if they may listen to the topic. A token may stand in the query, because an
@@ -63,5 +64,5 @@ func (s *service) peerFollower(ctx context.Context, token, topic string) (follow
 	if errors.Is(err, &berth.Refusal{Code: berth.CodeNotFound}) || err == nil && !session.State.Live() {
 		return follower{}, berth.Refuse(berth.CodeSessionEnded, "The session has ended.")
 	}
-	return follower{tenantID: peer.TenantID}, err
+	return follower{tenantID: peer.TenantID, session: peer.SessionKey}, err
 }

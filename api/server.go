@@ -39,6 +39,7 @@ type service struct {
 	documents documents
 
 	topicPlaces *places
+	followed    *followed
 	clock       *databaseClock
 	metrics     *metrics
 }
@@ -84,6 +85,7 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 		relay:   newRelay(deps.Renewals),
 
 		topicPlaces: places,
+		followed:    newFollowed(deps.Sessions, cfg.StreamKeepAlive),
 		clock:       clock,
 		metrics:     metrics,
 	}

@@ -53,6 +53,9 @@ func (s *service) FollowTopic(w http.ResponseWriter, r *http.Request, topic wire
 		return
 	}
 	defer leave()
+	if who.session != 0 {
+		defer s.followed.enter(who.session)()
+	}
 	st := &topicStream{
 		sse: s.newSSE(w), api: s, who: who, topic: topic, queue: newTopicQueue(), ended: make(chan error, 1),
 	}
@@ -101,7 +104,8 @@ func formatTopicPosition(p backplane.Position) string {
 	return p.Epoch + ":" + strconv.FormatInt(p.Offset, 10)
 }
 
-// serve subscribes, answers, and sends until the client leaves or does not keep up, its key is revoked, or the process stops.
+// serve subscribes, answers, and sends until the client leaves or does not keep up, its key is revoked, its session has
+// ended, or the process stops.
 func (st *topicStream) serve(r *http.Request, from *backplane.Position) {
 	ctx, cancel := context.WithCancel(r.Context())
 	done := make(chan struct{})
@@ -198,12 +202,18 @@ func (st *topicStream) run(ctx context.Context) error {
 	}
 }
 
-// send writes text and then messages, if the key still works. It leaves text empty.
-func (st *topicStream) send(ctx context.Context, text *bytes.Buffer, messages []backplane.Message) error {
+// recheck ends a stream to whose client nothing may be sent any more.
+func (st *topicStream) recheck(ctx context.Context) error {
 	if st.who.key != "" {
-		if err := st.api.recheck(ctx, st.who.key); err != nil {
-			return err
-		}
+		return st.api.recheck(ctx, st.who.key)
+	}
+	return st.api.followed.recheck(ctx, st.who.session)
+}
+
+// send writes text and then messages, if the client may still have them. It leaves text empty.
+func (st *topicStream) send(ctx context.Context, text *bytes.Buffer, messages []backplane.Message) error {
+	if err := st.recheck(ctx); err != nil {
+		return err
 	}
 	for _, m := range messages {
 		if err := writeMessage(text, st.topic, m); err != nil {
