@@ -147,10 +147,6 @@ $$;
 create function berth.topics_ahead(p_process bigint, p_topics text[], p_epochs text[], p_offsets bigint[])
 returns table (topic text, epoch text, last bigint, interested boolean)
 language sql stable
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
 as $$
     select m.topic, coalesce(t.epoch::text, ''), coalesce(t.next - 1, 0), i.process is not null
       from unnest(p_topics, p_epochs, p_offsets) as m (topic, epoch, at)
@@ -165,11 +161,6 @@ $$;
 create function berth.subscribe_topics(p_process bigint, p_topics text[], p_members int[] default null)
 returns table (topic text, epoch uuid, last bigint)
 language plpgsql
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
 as $$
 #variable_conflict use_column
 begin
@@ -188,29 +179,46 @@ begin
 end
 $$;
 
--- unsubscribe_topics ends the interest of the process in topics, or in all of them and itself when they are null.
+-- lock_interest locks the interest of the process in topics, in the order in which subscribe_topics makes it, and returns where
+-- there is any. What is written afterwards waits for nobody, if it is among those.
+create function berth.lock_interest(p_process bigint, p_topics text[]) returns text[]
+language sql volatile as $$
+    select array_agg(i.topic)
+      from (select distinct unnest(p_topics) collate "C" as topic order by 1 offset 0) m
+     cross join lateral (
+           select i.topic from berth.topic_interest i where i.topic = m.topic and i.process = p_process for update) i
+$$;
+
+-- unsubscribe_topics ends the interest of the process in topics, or in all of them and itself when they are null. A topic that
+-- never had a message goes with the last interest in it, so a name that nobody uses costs nothing. Those are locked first, as by a
+-- subscription, and looked at by a later statement: who subscribes or publishes meanwhile either was before, or waits and makes
+-- the topic anew.
 create function berth.unsubscribe_topics(p_process bigint, p_topics text[]) returns void
 language plpgsql as $$
+declare
+    v_topics text[] := coalesce(p_topics, array(select topic from berth.topic_interest where process = p_process));
+    v_empty  text[];
 begin
-    if p_topics is null then
-        delete from berth.topic_interest where process = p_process;
-    else
-        delete from berth.topic_interest where topic = any (p_topics) and process = p_process;
-    end if;
+    select array_agg(t.topic) into v_empty
+      from (select distinct unnest(v_topics) collate "C" as topic order by 1 offset 0) m
+     cross join lateral (select t.topic from berth.topics t where t.topic = m.topic and t.next = 1 for update) t;
+    v_topics := berth.lock_interest(p_process, v_topics);
+    delete from berth.topic_interest where topic = any (v_topics) and process = p_process;
+    delete from berth.topics t
+     where t.topic = any (v_empty) and not exists (select from berth.topic_interest i where i.topic = t.topic);
 end
 $$;
 
 -- count_members says how many subscribers of topics the process has, where it is interested and has not said so yet.
 create function berth.count_members(p_process bigint, p_topics text[], p_members int[]) returns void
-language sql volatile
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+language plpgsql as $$
+declare
+    v_topics text[] := berth.lock_interest(p_process, p_topics);
+begin
     update berth.topic_interest i set members = m.members
       from unnest(p_topics, p_members) as m (topic, members)
-     where i.topic = m.topic and i.process = p_process and i.members <> m.members
+     where m.topic = any (v_topics) and i.topic = m.topic and i.process = p_process and i.members <> m.members;
+end
 $$;
 
 -- topic_presence returns where a topic is, nulls if it is not there, and how many subscribers it has in how many processes.
@@ -236,10 +244,6 @@ $$;
 create function berth.read_topics(p_topics text[], p_after bigint[], p_limit int, p_bytes bigint)
 returns table (topic text, epoch uuid, first bigint, last bigint, "offset" bigint, data text, ord bigint)
 language sql stable
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
 as $$
     select t.topic, t.epoch, t.first, t.next - 1, l.offset, l.data, m.ord
       from unnest(p_topics, p_after) with ordinality as m (topic, after, ord)
@@ -258,23 +262,21 @@ as $$
      order by m.ord, l.offset
 $$;
 
--- purge_topics deletes the interest of processes that no longer listen, messages older than p_age, and topics that nobody
--- is interested in, that keep no message and that were not used for p_idle. It sees to p_limit topics at most, whose publishers
+-- purge_topics deletes messages older than p_age, and topics that nobody is interested in and that keep no message: at once if
+-- they never had any, else if they were not used for p_idle. Then it deletes the interest of processes that no longer listen:
+-- one that lost its connection for a moment finds its topics as they were. It sees to p_limit topics at most, whose publishers
 -- wait meanwhile, skips those that are being used, and returns how many it found: with p_limit there may be more. It
 -- reads all messages once: a few hundred milliseconds for a million.
 create function berth.purge_topics(p_age interval, p_idle interval, p_limit int) returns int
 language plpgsql as $$
 declare
     v_topics text[];
+    v_dead   bigint[];
 begin
-    -- A process that comes back meanwhile waits for the lock, and then makes its interest anew.
-    delete from berth.topic_interest where process = any (array(
-        select p.process from (select distinct process from berth.topic_interest) p where berth.nobody_listens(p.process)));
-
     select array_agg(t.topic) into v_topics from (
         select t.topic from berth.topics t
          where exists (select from berth.topic_log l where l.topic = t.topic and l.at < clock_timestamp() - p_age)
-            or t.at < clock_timestamp() - p_idle
+            or (t.next = 1 or t.at < clock_timestamp() - p_idle)
                and not exists (select from berth.topic_interest i where i.topic = t.topic)
          limit p_limit
            for update skip locked) t;
@@ -283,9 +285,29 @@ begin
              where topic = any (v_topics) and at < clock_timestamp() - p_age group by topic) old
      where l.topic = old.topic and l.offset <= old.last;
     delete from berth.topics t
-     where t.topic = any (v_topics) and t.at < clock_timestamp() - p_idle
+     where t.topic = any (v_topics) and (t.next = 1 or t.at < clock_timestamp() - p_idle)
        and not exists (select from berth.topic_interest i where i.topic = t.topic)
        and not exists (select from berth.topic_log l where l.topic = t.topic);
+
+    -- A process that comes back meanwhile waits for the lock, and then makes its interest anew.
+    select array_agg(p.process) into v_dead
+      from (select distinct process from berth.topic_interest) p where berth.nobody_listens(p.process);
+    delete from berth.topic_interest where ctid = any (array(
+        select i.ctid from berth.topic_interest i where i.process = any (v_dead) order by i.topic, i.process for update));
     return coalesce(cardinality(v_topics), 0);
+end
+$$;
+
+-- Plans: rows are found by their whole key, one by one, as docs/adr/0011 has it.
+do $$
+declare
+    v_function regproc;
+begin
+    foreach v_function in array '{berth.topics_ahead, berth.subscribe_topics, berth.lock_interest, berth.unsubscribe_topics,
+        berth.count_members, berth.read_topics}'::regproc[]
+    loop
+        execute format('alter function %s set plan_cache_mode = force_generic_plan set enable_seqscan = off '
+                       'set enable_hashjoin = off set enable_mergejoin = off set jit = off', v_function::regprocedure);
+    end loop;
 end
 $$;
