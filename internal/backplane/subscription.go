@@ -2,8 +2,11 @@ package backplane
 
 import "sync"
 
-// maxHeld bounds what a subscription holds of the stream while its history is read.
-const maxHeld = 1024
+// maxHeld and maxHeldBytes bound what a subscription holds of the stream while its history is read.
+const (
+	maxHeld      = 1024
+	maxHeldBytes = 256 << 10
+)
 
 // Subscription is one subscriber of a topic. Its methods may be called from any goroutine.
 type Subscription struct {
@@ -17,6 +20,7 @@ type Subscription struct {
 	at       Position   // of what was delivered last
 	holding  bool       // history is being read: what the stream brings is held
 	held     []Message
+	bytes    int  // of held
 	overflow bool // more came than may be held: it is in the history
 	closed   bool
 }
@@ -35,7 +39,8 @@ func (s *Subscription) Recovery() Recovery { return s.recovery }
 func (s *Subscription) Unsubscribe() {
 	s.mu.Lock()
 	left := s.closed
-	s.closed, s.held = true, nil
+	s.closed = true
+	s.drop()
 	s.mu.Unlock()
 	if !left {
 		s.leave(s)
@@ -61,13 +66,18 @@ func (s *Subscription) offer(m Message) {
 
 // hold keeps m for when the history was read. The caller holds mu.
 func (s *Subscription) hold(m Message) {
-	if len(s.held) >= maxHeld {
-		s.held, s.overflow = nil, true
+	if len(s.held) >= maxHeld || s.bytes+len(m.Data) > maxHeldBytes {
+		s.drop()
+		s.overflow = true
 	}
 	if !s.overflow {
 		s.held = append(s.held, m)
+		s.bytes += len(m.Data)
 	}
 }
+
+// drop lets go of what is held. The caller holds mu.
+func (s *Subscription) drop() { s.held, s.bytes = nil, 0 }
 
 // take returns what was held and is news. When nothing was, the subscription is live from then on. lost says that not all
 // was held: the history has it, and must be read again.
@@ -87,7 +97,7 @@ func (s *Subscription) take() (news []Message, live, lost bool) {
 			news = append(news, m)
 		}
 	}
-	s.held = nil
+	s.drop()
 	return news, false, false
 }
 

@@ -2,6 +2,7 @@ package backplane
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -44,6 +45,54 @@ func TestReplayMissesNothingOfAStreamOfAnySize(t *testing.T) {
 			t.Fatalf("given %d, to %+v of %d", len(given), end, h.last)
 		}
 	})
+}
+
+// What is held is bounded by its size as well: 1,024 of the largest messages would be 64 MiB for each subscriber that resumes.
+func TestReplayHoldsFewBytes(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, MaxData)
+	var given []int64
+	sub := &Subscription{topic: "t", holding: true, deliver: func(m Message) {
+		if !m.Notice() {
+			given = append(given, m.Position.Offset)
+		}
+	}}
+	message := func(offset int64) Message {
+		return Message{Topic: "t", Position: Position{Epoch: "one", Offset: offset}, Data: large}
+	}
+	last, most := int64(0), 0
+	err := sub.begin(&Position{Epoch: "one"}, func(after int64) (page, error) {
+		p := page{epoch: "one", first: 1, last: last}
+		for offset := after + 1; offset <= last; offset++ {
+			p.messages = append(p.messages, message(offset))
+		}
+		for range 3 * maxHeldBytes / MaxData {
+			if last == 30 {
+				break
+			}
+			last++
+			sub.offer(message(last))
+			held := 0
+			for _, m := range sub.held {
+				held += len(m.Data)
+			}
+			most = max(most, held)
+		}
+		return p, nil
+	})
+	if err != nil || most > maxHeldBytes {
+		t.Errorf("held %d bytes: %v", most, err)
+	}
+	if want := numbersTo(last); !slices.Equal(given, want) {
+		t.Errorf("given %v, want %v", given, want)
+	}
+}
+
+func numbersTo(last int64) (numbers []int64) {
+	for n := int64(1); n <= last; n++ {
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 func TestReplayThatFailsSaysWhy(t *testing.T) {
