@@ -66,8 +66,8 @@ func (c *call) enlist(ctx context.Context, p *peer, connected berth.Connected) e
 	again, at := connected.Again, connected.At.UnixMicro()
 	member := &callPeer{call: c, peer: p, again: again, returned: again, at: at, told: map[string]string{}}
 	background := context.WithoutCancel(ctx)
-	member.later = func(announce bool, messages []berth.CallMessage) {
-		c.hub.beside(func() { member.sayAll(background, announce, messages) })
+	member.later = func(announce bool, offer *berth.CallMessage) {
+		c.hub.beside(func() { member.sayAgain(background, announce, offer) })
 	}
 	c.mu.Lock()
 	c.peers[p.info.ID] = member
@@ -114,6 +114,7 @@ func (h *Hub) say(ctx context.Context, topic string, data []byte) error {
 
 // deliver hands one message of the topic to the peers here that it is for.
 func (c *call) deliver(data []byte) {
+	defer c.hub.survive("call message")
 	var m berth.CallMessage
 	if err := json.Unmarshal(data, &m); err != nil {
 		c.hub.deps.Logger.Warn("call message not understood", "session_key", int64(c.held.Key), "err", err)
@@ -155,11 +156,11 @@ func (c *call) news(m berth.CallMessage) bool {
 type callPeer struct {
 	call     *call
 	peer     *peer
-	again    bool                                              // its next offer is that of a peer that came back
-	returned bool                                              // it was connected to the call before
-	at       int64                                             // when it connected, by the database's clock
-	told     map[string]string                                 // the connections of others that the client knows of; guarded by call.mu
-	later    func(announce bool, messages []berth.CallMessage) // publishes beside whoever delivers
+	again    bool                                          // its next offer is that of a peer that came back
+	returned bool                                          // it was connected to the call before
+	at       int64                                         // when it connected, by the database's clock
+	told     map[string]string                             // the connections of others that the client knows of; guarded by call.mu
+	later    func(announce bool, offer *berth.CallMessage) // publishes beside whoever delivers
 
 	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
 	// guards them.
@@ -279,24 +280,26 @@ func (p *callPeer) meet(id, role, connection string) {
 // greet answers a peer that came: that this one is here, if the other did not see it, and the offer that is open. It is the
 // hub's task, since deliveries do not block. It is called with call.mu held.
 func (p *callPeer) greet(saw []string) {
-	seen := slices.Contains(saw, p.peer.info.ConnectionID)
-	if seen && p.offer == nil {
-		return
+	if seen := slices.Contains(saw, p.peer.info.ConnectionID); !seen || p.offer != nil {
+		p.later(!seen, p.offer)
 	}
-	var open []berth.CallMessage
-	if p.offer != nil {
-		open = append([]berth.CallMessage{*p.offer}, p.kept...)
-	}
-	p.later(!seen, open)
 }
 
-func (p *callPeer) sayAll(ctx context.Context, announce bool, messages []berth.CallMessage) {
+// sayAgain publishes what greet decided on. An offer that is open no longer, since a newer one or an answer came
+// meanwhile, is left out.
+func (p *callPeer) sayAgain(ctx context.Context, announce bool, offer *berth.CallMessage) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	if announce && p.announce(ctx) != nil {
 		return // the client's next frame tells of it
 	}
-	for _, m := range messages {
+	p.call.mu.Lock()
+	var open []berth.CallMessage
+	if offer != nil && p.offer == offer {
+		open = append([]berth.CallMessage{*offer}, p.kept...)
+	}
+	p.call.mu.Unlock()
+	for _, m := range open {
 		if err := p.say(ctx, m); err != nil {
 			return // the client offers again when it hears nothing
 		}

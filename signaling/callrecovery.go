@@ -24,9 +24,12 @@ func (c *call) recover(ctx context.Context) {
 	}
 }
 
-// recover writes the connection once more, which changes nothing and tells who else is connected.
+// recover asks the database who else is connected.
 func (p *callPeer) recover(ctx context.Context) error {
-	connected, err := p.call.hub.write(ctx, p.call.held, p.peer.info)
+	hub := p.call.hub
+	asking, cancel := context.WithTimeout(ctx, hub.config.ConnectTimeout)
+	defer cancel()
+	others, err := hub.deps.Directory.OtherPeers(asking, p.call.held, p.peer.info)
 	if errors.Is(err, berth.ErrStale) || berth.RefusalCode(err) == berth.CodeSessionEnded {
 		refused := connectRefusal(err)
 		p.peer.sender.close(refused.code, refused.reason)
@@ -36,7 +39,7 @@ func (p *callPeer) recover(ctx context.Context) error {
 		return err
 	}
 	p.call.mu.Lock()
-	p.call.compare(p, connected.Peers)
+	p.call.compare(p, others)
 	p.greet([]string{p.peer.info.ConnectionID}) // the announcement follows
 	p.call.mu.Unlock()
 	return p.announce(ctx)

@@ -16,6 +16,10 @@ type Directory interface {
 	// berth.CodeSessionEnded when the session ended, and berth.ErrUnavailable when the outcome is unknown.
 	ConnectPeer(ctx context.Context, held berth.Held, peer berth.Peer) (berth.Connected, error)
 
+	// OtherPeers reads who else is connected to a call. berth.ErrStale says that the peer's connection is not the one that the
+	// database has, or that the placement is history; a Refusal with berth.CodeSessionEnded that the call is over.
+	OtherPeers(ctx context.Context, held berth.Held, peer berth.Peer) ([]berth.Peer, error)
+
 	// DisconnectPeer tells that a connection is gone. It affects nothing once a newer one took its place.
 	DisconnectPeer(ctx context.Context, gone berth.Disconnect) error
 

@@ -54,6 +54,7 @@ type fakeDirectory struct {
 	delay     func() time.Duration // of ConnectPeer's answer; may be nil
 	ends      int                  // calls of EndSessions
 	gone      int                  // calls of DisconnectPeer
+	goneDelay time.Duration        // before each of them takes effect
 	idle      time.Duration
 	ttl       time.Duration
 	policy    berth.OnWorkerLoss
@@ -136,6 +137,18 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 	}, nil
 }
 
+func (d *fakeDirectory) OtherPeers(_ context.Context, held berth.Held, peer berth.Peer) ([]berth.Peer, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return nil, d.err
+	}
+	if d.connected[peerKey(held.Key, peer.ID)] != peer.ConnectionID {
+		return nil, berth.ErrStale
+	}
+	return d.others(held.Key, peer.ID), nil
+}
+
 // others are the connected peers of a session but one. It is called with mu held.
 func (d *fakeDirectory) others(key berth.SessionKey, peer string) (others []berth.Peer) {
 	for id, connection := range d.connected {
@@ -158,8 +171,14 @@ func (d *fakeDirectory) wait(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-func (d *fakeDirectory) DisconnectPeer(_ context.Context, gone berth.Disconnect) error {
+func (d *fakeDirectory) DisconnectPeer(ctx context.Context, gone berth.Disconnect) error {
 	d.mu.Lock()
+	if d.goneDelay > 0 {
+		if err := d.wait(ctx, d.goneDelay); err != nil {
+			d.mu.Unlock()
+			return err
+		}
+	}
 	defer d.mu.Unlock()
 	d.gone++
 	if d.err != nil {

@@ -52,6 +52,9 @@ type frameError struct {
 
 func (e *frameError) Error() string { return e.message }
 
+// client reports whether the client is to blame, and not what is behind this server.
+func (e *frameError) client() bool { return e.code != codeUnavailable && e.code != MediaFailed }
+
 func invalid(message string) *frameError {
 	return &frameError{code: codeInvalidFrame, message: message}
 }

@@ -20,10 +20,11 @@ func (p *peer) handle(ctx context.Context, text bool, message []byte) {
 		p.sender.close(CloseNotUTF8, reasonNotUTF8)
 		return
 	}
-	req, err := parse(message)
-	if !p.paced(req) {
+	if !p.paced(message) {
 		return
 	}
+	req, err := parse(message)
+	p.charge(req)
 	var wrong *frameError
 	switch {
 	case errors.As(err, &wrong):
@@ -41,9 +42,12 @@ func (p *peer) handle(ctx context.Context, text bool, message []byte) {
 // count counts a frame. Its kind is one that parse accepted, or "invalid".
 func (p *peer) count(kind string) { p.hub.metrics.frames.WithLabelValues(kind).Inc() }
 
-// reject answers a wrong frame, and closes a connection that sends nothing else.
+// reject answers a frame that was not accepted, and closes a connection whose client does not learn.
 func (p *peer) reject(id string, wrong *frameError) {
-	if p.errors++; p.errors > maxErrors {
+	if wrong.client() {
+		p.errors++
+	}
+	if p.errors > maxErrors {
 		p.sender.close(CloseBad, reasonTooManyErrors)
 		return
 	}

@@ -157,7 +157,7 @@ func New(config Config, deps Deps) (*Hub, error) {
 		open:     map[*sender]context.CancelFunc{},
 	}
 	h.settler = newSettler(h)
-	h.inbox = inbox{hub: h, users: map[addressee]map[*peer]*letterbox{}}
+	h.inbox = inbox{hub: h, turn: make(chan struct{}, 1), users: map[addressee]map[*peer]*letterbox{}}
 	return h, nil
 }
 
@@ -192,7 +192,10 @@ func (h *Hub) beside(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.stopped {
-		h.tasks.Go(f)
+		h.tasks.Go(func() {
+			defer h.survive("task")
+			f()
+		})
 	}
 }
 

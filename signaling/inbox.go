@@ -15,8 +15,8 @@ import (
 type inbox struct {
 	hub *Hub
 
-	opening sync.Mutex // one at a time begins or ends to listen
-	holders int        // connections that are, or are about to be, here; guarded by opening
+	turn    chan struct{} // holds an element while somebody begins or ends to listen
+	holders int           // connections that are, or are about to be, here; turn guards it
 	sub     *backplane.Subscription
 
 	mu    sync.Mutex // guards the rest, and every letterbox
@@ -40,8 +40,12 @@ const maxEarly = 64
 // open makes p reachable, and must come before the database is told that p's user is here: a message that is sent right
 // after has to arrive. Every call without an error is followed by one of shut.
 func (i *inbox) open(ctx context.Context, p *peer) error {
-	i.opening.Lock()
-	defer i.opening.Unlock()
+	select {
+	case i.turn <- struct{}{}:
+		defer func() { <-i.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("listen for direct messages: %w", ctx.Err())
+	}
 	if i.sub == nil {
 		sub, err := i.hub.deps.Topics.Subscribe(ctx, i.hub.config.Inbox, nil, i.deliver)
 		if err != nil {
@@ -83,8 +87,8 @@ func (i *inbox) shut(p *peer) {
 	}
 	i.mu.Unlock()
 
-	i.opening.Lock()
-	defer i.opening.Unlock()
+	i.turn <- struct{}{}
+	defer func() { <-i.turn }()
 	if i.holders--; i.holders == 0 {
 		i.sub.Unsubscribe()
 		i.sub = nil
@@ -93,6 +97,7 @@ func (i *inbox) shut(p *peer) {
 
 // deliver queues a message to each connection of its user.
 func (i *inbox) deliver(m backplane.Message) {
+	defer i.hub.survive("direct message")
 	if m.Opening {
 		return
 	}

@@ -14,6 +14,7 @@ type metrics struct {
 	sessions      prometheus.Gauge
 	subscriptions prometheus.Gauge
 	shed          prometheus.Counter
+	topicFailures prometheus.Counter
 	refusals      *prometheus.CounterVec
 	closes        *prometheus.CounterVec
 	frames        *prometheus.CounterVec
@@ -38,6 +39,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "berth_signaling_shed_total",
 			Help: "Connections closed with 1012 so that their clients move to other workers.",
 		}),
+		topicFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_signaling_topic_failures_total",
+			Help: "Frames about topics that the backplane did not serve in time, and that were answered with unavailable.",
+		}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_signaling_refusals_total",
 			Help: "Connections refused before the upgrade, by reason.",
@@ -57,7 +62,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var failed error
 	for _, c := range []prometheus.Collector{
-		m.connections, m.sessions, m.subscriptions, m.shed, m.refusals, m.closes, m.frames, m.settles,
+		m.connections, m.sessions, m.subscriptions, m.shed, m.topicFailures, m.refusals, m.closes, m.frames, m.settles,
 	} {
 		failed = errors.Join(failed, reg.Register(c))
 	}

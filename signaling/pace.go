@@ -26,15 +26,27 @@ func (p pace) refill(b bucket, now time.Time) bucket {
 	return bucket{tokens: min(p.burst, b.tokens+back), at: now}
 }
 
-// paced takes a token for a frame of the client. Without one the frame is answered and changes nothing, but is owed; a
-// client that owes a whole burst does not listen, and is closed. It may come back: a link that stalled delivers at once
-// what was sent over minutes, which is nobody's bug.
-func (p *peer) paced(req request) bool {
-	config := p.hub.config
-	limit := pace{rate: config.FrameRate, burst: float64(config.FrameBurst)}
+// maxAnswered is the longest frame above the rate that is parsed for its id.
+const maxAnswered = 4 << 10
+
+// topicsPerToken is how many topics of one frame cost as much as a frame.
+const topicsPerToken = 8
+
+// paced takes a token for a frame of the client, before the frame costs anything else. Without one the frame is answered and
+// changes nothing, but is owed; a client that owes a whole burst does not listen, and is closed. It may come back: a link
+// that stalled delivers at once what was sent over minutes, which is nobody's bug.
+func (p *peer) paced(message []byte) bool {
+	limit := p.pace()
 	p.tokens = limit.refill(p.tokens, time.Now())
 	p.tokens.tokens--
-	if p.tokens.tokens >= 0 || req.kind == typeBye {
+	if p.tokens.tokens >= 0 {
+		return true
+	}
+	var req request
+	if len(message) <= maxAnswered {
+		req, _ = parse(message) // because it is not looked at any further
+	}
+	if req.kind == typeBye {
 		return true
 	}
 	p.count("limited")
@@ -46,4 +58,13 @@ func (p *peer) paced(req request) bool {
 		Type: typeError, Code: codeRateLimited, Message: "too many frames: this one was ignored", ReplyTo: req.id,
 	}))
 	return false
+}
+
+// charge takes tokens for what a frame costs besides: a topic that is subscribed to is a row in the database.
+func (p *peer) charge(req request) {
+	p.tokens.tokens -= float64(len(req.wishes) / topicsPerToken)
+}
+
+func (p *peer) pace() pace {
+	return pace{rate: p.hub.config.FrameRate, burst: float64(p.hub.config.FrameBurst)}
 }

@@ -47,9 +47,15 @@ func (p *peer) end() {
 	p.closeInbox()
 	p.closeMedia()
 	p.hub.detach(p.session, p, false)
-	if !p.bye && !p.moved {
+	if !p.bye && !p.wasMoved() {
 		p.hub.settler.disconnect(p.gone(p.session.held))
 	}
+}
+
+func (p *peer) wasMoved() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.moved
 }
 
 func (p *peer) gone(held berth.Held) departure {

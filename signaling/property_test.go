@@ -178,7 +178,7 @@ func (m *model) check(t *rapid.T) {
 }
 
 // settled is false while words to the database wait.
-func (m *model) settled() bool { return len(m.r.hub.settler.gone) == 0 }
+func (m *model) settled() bool { return len(m.r.hub.settler.waiting()) == 0 }
 
 func TestPropertyHubBelievesWhatHappened(t *testing.T) {
 	t.Parallel()

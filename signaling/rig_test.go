@@ -265,3 +265,10 @@ func (r *rig) gauge(name string) float64 {
 	r.t.Fatalf("no metric %s", name)
 	return 0
 }
+
+// waiting are the disconnects that the database was not told of.
+func (s *settler) waiting() []departure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(append([]departure(nil), s.gone...), s.late...)
+}

@@ -41,6 +41,10 @@ type queued struct {
 	data []byte
 	at   time.Time
 	ping bool // accompanied by a protocol ping
+
+	// history: of what the client missed, and asked for. It does not count as waiting too long: a slow link takes it as it
+	// can.
+	history bool
 }
 
 // closing is the close frame that ends a connection.
@@ -117,6 +121,9 @@ func (s *sender) closed() (websocket.StatusCode, bool) {
 	}
 	return s.closing.code, true
 }
+
+// historyAge is how long a frame of history may take to be written: 64 KiB at 9 kbit/s.
+const historyAge = time.Minute
 
 // roomBytes is how much may wait for a reader that is given its history.
 const roomBytes = 16 << 10
@@ -268,7 +275,11 @@ func (s *sender) checkAge() {
 	if s.ended || s.closing != nil || len(s.queue) == 0 {
 		return
 	}
-	if wait := remaining(s.queue[0].at, s.limits.age, s.awake()); wait > 0 {
+	limit := s.limits.age
+	if s.queue[0].history {
+		limit = historyAge
+	}
+	if wait := remaining(s.queue[0].at, limit, s.awake()); wait > 0 {
 		s.watchAge(wait)
 		return
 	}

@@ -3,50 +3,53 @@ package signaling
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// maxGone bounds the disconnects that wait for the database. Beyond it the oldest is forgotten: the row then shows a
-// connection that is gone until the peer's next one or the session's end.
-const maxGone = 4096
+const (
+	// maxGone bounds the disconnects that wait for the database. Beyond it the oldest is forgotten: the row then shows a
+	// connection that is gone until the peer's next one or the session's end.
+	maxGone = 1 << 16
+	// goneAtOnce is how many disconnects are told side by side: the database takes those that come together in one statement.
+	goneAtOnce = 64
+)
 
 // departure is a connection that is gone.
 type departure struct {
 	berth.Disconnect
 	role    string
-	call    bool // of a call, whose other peer is to be told
-	written bool // the database was told
+	call    bool            // of a call, whose other peer is to be told
+	written bool            // the database was told
+	told    func(err error) // hears how telling the database ended, once; may be nil
 }
 
 // settler tells the database what happened here: disconnects once, those of calls and ends until they are acknowledged. What
 // it waits with is bounded: ends by the sessions that the worker owns, disconnects by maxGone.
 type settler struct {
-	hub    *Hub
-	gone   chan departure
-	parted []departure // of calls, not acknowledged yet; run's alone
-	poke   chan struct{}
+	hub  *Hub
+	poke chan struct{}
+
+	mu   sync.Mutex
+	gone []departure // to be told
+	late []departure // of calls, not acknowledged yet
 }
 
-func newSettler(h *Hub) *settler {
-	return &settler{hub: h, gone: make(chan departure, maxGone), poke: make(chan struct{}, 1)}
-}
+func newSettler(h *Hub) *settler { return &settler{hub: h, poke: make(chan struct{}, 1)} }
 
 // disconnect queues the word that a connection is gone.
 func (s *settler) disconnect(d departure) {
-	for {
-		select {
-		case s.gone <- d:
-			return
-		default:
-		}
-		select {
-		case <-s.gone:
-			s.hub.metrics.settled("disconnect", errForgotten)
-		default:
-		}
+	s.mu.Lock()
+	if len(s.gone) >= maxGone {
+		s.gone = s.gone[1:]
+		s.hub.metrics.settled("disconnect", errForgotten)
 	}
+	s.gone = append(s.gone, d)
+	s.mu.Unlock()
+	s.wake()
 }
 
 var errForgotten = errors.New("too many disconnects wait for the database")
@@ -66,13 +69,12 @@ func (s *settler) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case d := <-s.gone:
-			s.tellGone(ctx, d)
 		case <-s.poke:
 			s.tellEnds(ctx)
+			s.tellGone(ctx)
 		case <-again.C:
 			s.tellEnds(ctx)
-			s.tellParted(ctx)
+			s.tellLate(ctx)
 			again.Reset(s.hub.config.SettleInterval)
 		}
 	}
@@ -80,39 +82,82 @@ func (s *settler) run(ctx context.Context) {
 
 // settle tells what waits now, ends first: a session that left must not be moved instead.
 func (s *settler) settle(ctx context.Context) {
-	told := s.tellEnds(ctx)
-	for told {
-		select {
-		case d := <-s.gone:
-			told = s.tellGone(ctx, d)
-		default:
+	if s.tellEnds(ctx) {
+		s.tellGone(ctx)
+	}
+}
+
+// tellGone tells of disconnects until none waits, or the database does not answer.
+func (s *settler) tellGone(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		some := s.gone[:min(len(s.gone), goneAtOnce)]
+		s.gone = s.gone[len(some):]
+		s.mu.Unlock()
+		if len(some) == 0 || !s.tellAll(ctx, some) {
 			return
 		}
 	}
 }
 
-// tellGone tells of one disconnect, once. It reports whether the database answered.
-func (s *settler) tellGone(ctx context.Context, d departure) bool {
+// tellLate repeats what was not acknowledged of calls.
+func (s *settler) tellLate(ctx context.Context) {
+	s.mu.Lock()
+	s.gone = append(s.late, s.gone...)
+	s.late = nil
+	s.mu.Unlock()
+	s.tellGone(ctx)
+}
+
+// tellAll tells of some disconnects side by side, and reports whether the database answered any.
+func (s *settler) tellAll(ctx context.Context, some []departure) bool {
+	var telling sync.WaitGroup
+	var answered atomic.Bool
+	for _, d := range some {
+		telling.Go(func() {
+			if s.tell(ctx, d) {
+				answered.Store(true)
+			}
+		})
+	}
+	telling.Wait()
+	return answered.Load()
+}
+
+// tell tells of one disconnect, once. It reports whether the database answered.
+func (s *settler) tell(ctx context.Context, d departure) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.hub.config.ConnectTimeout)
 	defer cancel()
 	err := s.part(ctx, &d)
 	if errors.Is(err, berth.ErrStale) {
 		err = nil
 	}
-	if err != nil && d.call && len(s.parted) < maxGone {
-		s.parted = append(s.parted, d)
-	}
 	s.hub.metrics.settled("disconnect", err)
 	if err != nil {
 		s.hub.deps.Logger.DebugContext(ctx, "disconnect not written", "peer_id", d.PeerID, "err", err)
+		s.retry(d)
 	}
 	return err == nil
+}
+
+// retry keeps what is not acknowledged of a call, up to maxGone. A peer that could not be shed stays.
+func (s *settler) retry(d departure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.call && !d.Shed && len(s.late) < maxGone {
+		s.late = append(s.late, d)
+	}
 }
 
 // part tells the database, and then the other peer of a call.
 func (s *settler) part(ctx context.Context, d *departure) error {
 	if !d.written {
-		if err := s.hub.deps.Directory.DisconnectPeer(ctx, d.Disconnect); err != nil {
+		err := s.hub.deps.Directory.DisconnectPeer(ctx, d.Disconnect)
+		if d.told != nil {
+			d.told(err)
+			d.told = nil
+		}
+		if err != nil {
 			return err
 		}
 		d.written = true
@@ -121,18 +166,6 @@ func (s *settler) part(ctx context.Context, d *departure) error {
 		return nil
 	}
 	return s.hub.parted(ctx, d.Disconnect, d.role)
-}
-
-// tellParted repeats what was not acknowledged of calls.
-func (s *settler) tellParted(ctx context.Context) {
-	parted := s.parted
-	s.parted = nil
-	for i, d := range parted {
-		if !s.tellGone(ctx, d) {
-			s.parted = append(s.parted, parted[i+1:]...)
-			return
-		}
-	}
 }
 
 // tellEnds ends what waits in Hub.ending. A session stays there, and thereby held, until the database answers, which it

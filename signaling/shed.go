@@ -59,8 +59,8 @@ func (p *peer) shedAfter(wait time.Duration) {
 	}
 }
 
-// sendAway closes the connection and takes the peer's seat, so that its next connection here is refused with 4410 and its
-// rejoin is placed where there is less to do.
+// sendAway takes the peer's seat in the database and then closes its connection, so that its next connection here is refused
+// with 4410 and its rejoin is placed where there is less to do. While the database does not answer the peer stays.
 func (p *peer) sendAway() {
 	p.mu.Lock()
 	if p.stopped {
@@ -69,9 +69,24 @@ func (p *peer) sendAway() {
 	}
 	p.moved = true
 	p.mu.Unlock()
-	p.sender.close(CloseRestart, shedReason())
 	gone := p.gone(p.session.held)
 	gone.Shed = true
-	p.hub.metrics.shed.Inc()
+	gone.told = p.sentAway
 	p.hub.settler.disconnect(gone)
+}
+
+// sentAway goes on once the database was asked to take the seat.
+func (p *peer) sentAway(err error) {
+	if err == nil {
+		p.hub.metrics.shed.Inc()
+		p.sender.close(CloseRestart, shedReason())
+		return
+	}
+	p.mu.Lock()
+	p.moved, p.shed = false, nil
+	ended := p.stopped
+	p.mu.Unlock()
+	if ended { // meanwhile, and left the word to this one
+		p.hub.settler.disconnect(p.gone(p.session.held))
+	}
 }

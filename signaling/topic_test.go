@@ -450,8 +450,8 @@ func TestDirectMessageReachesEveryConnectionOfItsUser(t *testing.T) {
 		c.expectClose(CloseBye)
 	}
 	eventually(t, "the inbox is shut", func() bool {
-		r.hub.inbox.opening.Lock()
-		defer r.hub.inbox.opening.Unlock()
+		r.hub.inbox.turn <- struct{}{}
+		defer func() { <-r.hub.inbox.turn }()
 		return r.hub.inbox.sub == nil && len(r.hub.inbox.users) == 0
 	})
 }

@@ -167,6 +167,13 @@ func (h *Hub) contain(ctx context.Context, s *sender) {
 	}
 }
 
+// survive contains a panic that belongs to no connection.
+func (h *Hub) survive(what string) {
+	if r := recover(); r != nil {
+		h.deps.Logger.Error("panic contained", "in", what, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	}
+}
+
 // refuses reports why the hub does not let this placement in, as far as it knows without the database. It is called
 // with mu held.
 func (h *Hub) refuses(held berth.Held) *refusal {
