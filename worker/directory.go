@@ -26,6 +26,11 @@ func (d *directory) ConnectPeer(ctx context.Context, held berth.Held, peer berth
 	return connected, err
 }
 
+// OtherPeers implements signaling.Directory.
+func (d *directory) OtherPeers(ctx context.Context, held berth.Held, peer berth.Peer) ([]berth.Peer, error) {
+	return d.registry.OtherPeers(ctx, held.Key, peer)
+}
+
 // DisconnectPeer implements signaling.Directory.
 func (d *directory) DisconnectPeer(ctx context.Context, gone berth.Disconnect) error {
 	return d.registry.DisconnectPeer(ctx, gone)

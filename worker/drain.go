@@ -25,6 +25,7 @@ type drain struct {
 	half     time.Duration // of the time that there was: no move is earlier than this before the deadline
 	window   time.Duration // moves happen in the last window before the deadline
 	total    int           // sessions when moves began, from when on the window stands; zero before
+	movedAt  time.Time     // when sessions were moved last
 	emptied  bool          // at the deadline, the database took back all that was placed here
 }
 
@@ -116,7 +117,8 @@ func (t *tenure) tellDrain(ctx context.Context) {
 }
 
 // checkStop ends a stopping worker that serves nobody any more. A session that nobody is connected to does not keep
-// it: whoever comes back finds it by rejoining.
+// it: whoever comes back finds it by rejoining. Within its deadline it stays for those who were told to come back here in their
+// turn, to tell them that they have another place.
 func (t *tenure) checkStop() {
 	if !t.stopping || t.end != nil {
 		return
@@ -126,7 +128,8 @@ func (t *tenure) checkStop() {
 			return
 		}
 	}
-	if t.told || !t.config.Now().Before(t.drain.deadline) {
+	over := !t.config.Now().Before(t.drain.deadline)
+	if over || t.told && t.config.Now().Sub(t.drain.movedAt) >= berth.ShedWindow {
 		t.end = errFinished
 	}
 }
@@ -181,6 +184,9 @@ func (t *tenure) move(ctx context.Context, some []signaling.Served, keys []berth
 			}
 			if t.drain != nil && keys == nil {
 				t.drain.emptied = true
+			}
+			if t.drain != nil && len(some) > 0 {
+				t.drain.movedAt = t.config.Now()
 			}
 			t.metrics.dropped.WithLabelValues("drain").Add(float64(len(some)))
 			for _, s := range some {

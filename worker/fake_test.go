@@ -310,6 +310,14 @@ func (r *fakeRegistry) ConnectPeer(ctx context.Context, c berth.Connect) (berth.
 	}, nil
 }
 
+func (r *fakeRegistry) OtherPeers(ctx context.Context, _ berth.SessionKey, _ berth.Peer) ([]berth.Peer, error) {
+	if err := r.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	return nil, nil
+}
+
 func (r *fakeRegistry) DisconnectPeer(ctx context.Context, _ berth.Disconnect) error {
 	if err := r.enter(ctx); err != nil {
 		return err

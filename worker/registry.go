@@ -38,6 +38,9 @@ type Registry interface {
 	// ConnectPeer admits a peer. berth.ErrStale: the placement is history.
 	ConnectPeer(ctx context.Context, c berth.Connect) (berth.Connected, error)
 
+	// OtherPeers reads who else is connected to a call. berth.ErrStale: the peer's connection is not the one that counts.
+	OtherPeers(ctx context.Context, key berth.SessionKey, peer berth.Peer) ([]berth.Peer, error)
+
 	// DisconnectPeer tells that a connection is gone.
 	DisconnectPeer(ctx context.Context, d berth.Disconnect) error
 

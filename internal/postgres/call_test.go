@@ -353,3 +353,27 @@ func TestManyStartsOfACallAreTwoPeers(t *testing.T) {
 		t.Errorf("got %v, want 2 placed and 18 refused", counts)
 	}
 }
+
+func TestOtherPeersOfACallAreReadForWhoIsConnected(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, b := c.both()
+	asks := berth.Peer{ID: "a", ConnectionID: "a1"}
+	others, err := c.store.OtherPeers(t.Context(), a.Session.Key, asks)
+	c.ok(err)
+	if len(others) != 1 || others[0].ID != "b" || others[0].ConnectionID != "b1" || others[0].Role != berth.RoleAnswer {
+		t.Errorf("got %+v", others)
+	}
+	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(b.Session), PeerID: "b", ConnectionID: "b1"}))
+	if others, err = c.store.OtherPeers(t.Context(), a.Session.Key, asks); err != nil || len(others) != 0 {
+		t.Errorf("got %+v, %v", others, err)
+	}
+	c.up(a, "a2")
+	if _, err := c.store.OtherPeers(t.Context(), a.Session.Key, asks); !errors.Is(err, berth.ErrStale) {
+		t.Errorf("got %v of a connection that was replaced", err)
+	}
+	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a2", Left: true}))
+	if _, err := c.store.OtherPeers(t.Context(), a.Session.Key, berth.Peer{ID: "a", ConnectionID: "a2"}); berth.RefusalCode(err) != berth.CodeSessionEnded {
+		t.Errorf("got %v of a call that is over", err)
+	}
+}

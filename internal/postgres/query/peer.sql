@@ -37,3 +37,12 @@ select berth.move_peer($1::bigint, $2::text, $3::float8);
 
 -- name: user_worker_list
 select worker_id, connections from berth.user_workers($1::text, $2::text);
+
+-- name: peer_others
+select s.state = 'ended' as ended, me.connection_id is not distinct from $3::text as current,
+       p.peer_id, p.role, p.worker_id, p.connection_id, p.connected_at
+  from berth.sessions s
+  left join berth.peers me on me.session = s.key and me.peer_id = $2::text
+  left join berth.peers p on p.session = s.key and p.peer_id <> $2::text and p.connection_id is not null
+ where s.key = $1::bigint
+ order by p.peer_id;
