@@ -44,7 +44,7 @@ func TestPageSeesRestartAndOverloadWithTheirReasons(t *testing.T) {
 	}))
 	t.Cleanup(site.Close)
 	r := newServer(t, Config{
-		AllowedOrigins: []string{site.URL}, PingInterval: 500 * time.Millisecond, PongTimeout: 3 * time.Second, JoinTimeout: 3 * time.Second,
+		AllowedOrigins: []string{site.URL}, PingInterval: 500 * time.Millisecond, PongTimeout: 20 * time.Second, JoinTimeout: 3 * time.Second,
 		QueueAge: time.Second, QueueBytes: 8 << 20,
 	})
 	tab := browser.Open(t, 2*time.Minute)

@@ -23,8 +23,9 @@ const (
 	RebalanceInterval = 30 * time.Second
 	// ShedSpread is over how long the closes of one order are spread.
 	ShedSpread = 30 * time.Second
-	// MaxShed and MaxShedSpread bound what people may order.
-	MaxShed       = 1_000_000
+	// MaxShed is the most that people may order.
+	MaxShed = 1_000_000
+	// MaxShedSpread is the longest spread of such an order.
 	MaxShedSpread = time.Hour
 	// ShedWindow is within which a client that was shed is told to come back: the wait in a close frame is a random part.
 	ShedWindow = 8 * time.Second
