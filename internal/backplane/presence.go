@@ -37,14 +37,15 @@ func (b *Bus) count(ctx context.Context) {
 			return
 		}
 		sleep(ctx, b.config.CountInterval)
-		topics, members := b.streams.recounted()
-		if len(topics) == 0 || ctx.Err() != nil {
+		streams, topics, members := b.streams.recounted()
+		if len(topics) == 0 {
 			continue
 		}
-		if err := b.store.count(ctx, topics, members); err != nil {
+		err := b.store.count(ctx, topics, members)
+		if err != nil && ctx.Err() == nil {
 			b.config.Logger.WarnContext(ctx, "backplane members not counted", "topics", len(topics), "err", err)
-			b.streams.uncounted(topics)
 		}
+		b.streams.counted(streams, members, err)
 	}
 }
 
@@ -60,36 +61,57 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // recount notes that the members of a stream may be other than the database knows. The caller holds mu.
 func (b *streams) recount(s *stream) {
-	if s.refs == s.counted || s.state == registering && s.unregistered {
-		return // it is registered with what it has
+	if s.refs == s.counted || s.writes > 0 || s.state == registering && s.unregistered {
+		return // it is registered with what it has, or looked at when it was told of
 	}
 	b.uneven[s] = struct{}{}
 	b.moves.raise()
 }
 
-// recounted returns the topics whose members changed in number, and how many they are. They count as told.
-func (b *streams) recounted() (topics []string, members []int) {
+// telling notes that a statement begins which tells the database of a stream's members. The caller holds mu.
+func (s *stream) telling() {
+	s.mixed = s.mixed || s.writes > 0
+	s.writes++
+}
+
+// told notes the end of such a statement, and how many it told of: negative if it may have failed. Where two met, either may
+// have been the last, so it is told again. The caller holds mu.
+func (b *streams) told(s *stream, members int) {
+	s.writes--
+	s.counted = members
+	if s.mixed {
+		s.counted = -1
+	}
+	if s.writes == 0 {
+		s.mixed = false
+	}
+	b.recount(s)
+}
+
+// recounted returns the streams whose members changed in number, and how many they are now. The caller calls counted when the
+// database was told. Streams of which it is just being told have their turn after that.
+func (b *streams) recounted() (uneven []*stream, topics []string, members []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for s := range b.uneven {
 		interested := s.state == live || s.state == reading
-		if interested && s.refs != s.counted {
-			s.counted = s.refs
-			topics, members = append(topics, s.name), append(members, s.refs)
+		if interested && s.writes == 0 && s.refs != s.counted {
+			s.telling()
+			uneven, topics, members = append(uneven, s), append(topics, s.name), append(members, s.refs)
 		}
 	}
 	clear(b.uneven)
-	return topics, members
+	return uneven, topics, members
 }
 
-// uncounted says that the database may not know the members of topics.
-func (b *streams) uncounted(topics []string) {
+// counted says that the database was told of the members of streams, or that it may not have been.
+func (b *streams) counted(streams []*stream, members []int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, topic := range topics {
-		if s := b.byName[topic]; s != nil {
-			s.counted = -1
-			b.recount(s)
+	for i, s := range streams {
+		if err != nil {
+			members[i] = -1
 		}
+		b.told(s, members[i])
 	}
 }

@@ -128,3 +128,19 @@ func TestMembersAreCountedTogether(t *testing.T) {
 		t.Errorf("%d statements for one change, and one that was taken back", n)
 	}
 }
+
+// A statement that its process gave up may come to its end later, and has the last word.
+func TestMembersThatTheTablesHaveOtherwiseAreCountedAgain(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	bus, registry := startBus(t, db, func(c *backplane.Config) { c.CompareInterval = 100 * time.Millisecond })
+	spyOn(t, bus, "t", nil)
+	spyOn(t, bus, "t", nil)
+	members := "select members from berth.topic_interest where topic = 't'"
+	becomes(t, db, 2, members)
+	run(t, db, "update berth.topic_interest set members = 7 where topic = 't'")
+	becomes(t, db, 2, members)
+	if n := metric(t, registry, "berth_backplane_behind_total"); n != 0 {
+		t.Errorf("%v topics were behind", n)
+	}
+}

@@ -19,8 +19,9 @@ const (
 	countStatement       = `select berth.count_members($1::bigint, $2::text[], $3::int[])`
 	presenceStatement    = `select coalesce(epoch, ''), coalesce(last, 0), members, processes from berth.topic_presence($1::text)`
 	healthStatement      = `select usage, blocked from berth.listener_health($1::bigint)`
-	aheadStatement       = `select topic, epoch, last, interested from berth.topics_ahead($1::bigint, $2::text[], $3::text[], $4::bigint[])`
-	readStatement        = `select ord, epoch::text, first, last, "offset", data
+	aheadStatement       = `select topic, epoch, last, interested, miscounted
+		from berth.topics_ahead($1::bigint, $2::text[], $3::text[], $4::bigint[], $5::int[])`
+	readStatement = `select ord, epoch::text, first, last, "offset", data
 		from berth.read_topics($1::text[], $2::bigint[], $3::int, $4::bigint)`
 	purgeStatement = `select berth.purge_topics(make_interval(secs => $1::float8), make_interval(secs => $2::float8), $3::int)`
 )
@@ -116,16 +117,16 @@ func (s *store) health(ctx context.Context) (h health, err error) {
 	return h, fault("look at the listener", err)
 }
 
-// ahead returns those of topics that are not where the process is, or that it is not interested in any more.
-func (s *store) ahead(ctx context.Context, topics, epochs []string, offsets []int64) ([]head, error) {
+// ahead returns those of topics that are not as the process claims, or that it is not interested in any more.
+func (s *store) ahead(ctx context.Context, c claims) ([]head, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, aheadStatement, s.process, topics, epochs, offsets)
+	rows, err := s.pool.Query(ctx, aheadStatement, s.process, c.topics, c.epochs, c.offsets, c.members)
 	if err != nil {
 		return nil, fault("compare topics", err)
 	}
 	heads, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h head, err error) {
-		err = row.Scan(&h.topic, &h.at.Epoch, &h.at.Offset, &h.interested)
+		err = row.Scan(&h.topic, &h.at.Epoch, &h.at.Offset, &h.interested, &h.miscounted)
 		return h, err
 	})
 	return heads, fault("compare topics", err)

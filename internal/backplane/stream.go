@@ -26,7 +26,9 @@ type stream struct {
 	next Position // the topic's own, while its reset is put off; see postpone
 	ripe bool     // it was put off for long enough
 
-	counted int // the members that the database was told of last; negative if that is not known
+	counted int  // the members that the database was told of last; negative if that is not known
+	writes  int  // statements under way that tell it
+	mixed   bool // they met: which was the last is not known
 
 	unregistered bool // its interest must be made anew
 	queued       bool // it waits for the reader

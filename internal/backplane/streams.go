@@ -258,8 +258,8 @@ func (b *streams) abandon(linger time.Duration) (names []string, next time.Durat
 	now := time.Now()
 	for s := range b.unused {
 		left := linger - now.Sub(s.since)
-		if s.state == registering {
-			left = linger
+		if s.state == registering || s.writes > 0 {
+			left = max(linger, 1) // what is being written now may not come after its deletion
 		}
 		switch {
 		case left <= 0:

@@ -7,7 +7,8 @@ const maxTasks = 64
 type task struct {
 	s        *stream
 	register bool
-	members  int // that it is registered with
+	members  int  // that it is registered with
+	telling  bool // the database is being told of them
 	read     bool
 	after    int64
 }
@@ -33,8 +34,11 @@ func (b *streams) tasks() []task {
 			continue
 		}
 		tasks = append(tasks, task{
-			s: s, register: s.unregistered, members: s.refs, read: s.state == reading, after: s.at.Offset,
+			s: s, register: s.unregistered, telling: s.unregistered, members: s.refs, read: s.state == reading, after: s.at.Offset,
 		})
+		if s.unregistered {
+			s.telling()
+		}
 		s.unregistered = false
 		s.seen = entry{}
 	}
@@ -55,9 +59,9 @@ func (b *streams) registered(tasks []task, positions map[string]Position) {
 	for i := range tasks {
 		t := &tasks[i]
 		at, ok := positions[t.s.name]
-		if t.register && ok {
-			t.s.counted = t.members
-			b.recount(t.s)
+		if t.telling && ok {
+			t.telling = false
+			b.told(t.s, t.members)
 		}
 		switch {
 		case !t.register || !ok:
@@ -79,6 +83,9 @@ func (b *streams) returned(tasks []task, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range tasks {
+		if t.telling {
+			b.told(t.s, -1)
+		}
 		b.refuse(t.s, err)
 		if t.s.state == reading {
 			t.s.unregistered = t.s.unregistered || t.register

@@ -84,6 +84,21 @@ type head struct {
 	topic      string
 	at         Position // without an epoch: it is not there
 	interested bool     // the process is told of it
+	miscounted bool     // it has other members than were told
+}
+
+// claims are what the process has of its live streams, in parallel slices.
+type claims struct {
+	topics, epochs []string
+	offsets        []int64
+	members        []*int // nil: they are just changing
+}
+
+// cut takes the first n claims.
+func (c *claims) cut(n int) (first claims) {
+	first = claims{c.topics[:n], c.epochs[:n], c.offsets[:n], c.members[:n]}
+	*c = claims{c.topics[n:], c.epochs[n:], c.offsets[n:], c.members[n:]}
+	return first
 }
 
 // compareTopics is how many topics one statement compares.
@@ -104,10 +119,9 @@ func (b *Bus) compare(ctx context.Context) {
 }
 
 func (b *Bus) compareAll(ctx context.Context) error {
-	topics, epochs, offsets := b.streams.heads()
-	for len(topics) > 0 {
-		n := min(len(topics), compareTopics)
-		heads, err := b.store.ahead(ctx, topics[:n], epochs[:n], offsets[:n])
+	all := b.streams.claims()
+	for len(all.topics) > 0 {
+		heads, err := b.store.ahead(ctx, all.cut(min(len(all.topics), compareTopics)))
 		if err != nil {
 			return err
 		}
@@ -115,7 +129,6 @@ func (b *Bus) compareAll(ctx context.Context) error {
 			b.metrics.behind.Add(float64(behind))
 			b.config.Logger.InfoContext(ctx, "backplane topics behind", "topics", behind)
 		}
-		topics, epochs, offsets = topics[n:], epochs[n:], offsets[n:]
 	}
 	return nil
 }
@@ -127,25 +140,37 @@ func (b *streams) hears() bool {
 	return b.listening
 }
 
-// heads returns where the live streams are.
-func (b *streams) heads() (topics, epochs []string, offsets []int64) {
+// claims returns where the live streams are, and how many members the database was told that they have.
+func (b *streams) claims() (c claims) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.byName {
-		if s.state == live {
-			topics, epochs, offsets = append(topics, s.name), append(epochs, s.at.Epoch), append(offsets, s.at.Offset)
+		if s.state != live {
+			continue
 		}
+		var members *int
+		if s.writes == 0 && s.counted >= 0 {
+			counted := s.counted
+			members = &counted
+		}
+		c.topics, c.epochs, c.offsets = append(c.topics, s.name), append(c.epochs, s.at.Epoch), append(c.offsets, s.at.Offset)
+		c.members = append(c.members, members)
 	}
-	return topics, epochs, offsets
+	return c
 }
 
 // compared leaves those streams to the reader that are still behind their topics, and returns how many they are. What was
-// published a moment ago may be among them.
+// published a moment ago may be among them. Members that the tables have otherwise, as when a statement that seemed to fail
+// came to its end later, are counted again.
 func (b *streams) compared(heads []head) (behind int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, h := range heads {
 		s := b.byName[h.topic]
+		if s != nil && h.miscounted && s.writes == 0 {
+			s.counted = -1
+			b.recount(s)
+		}
 		if s == nil || s.state != live || h.interested && h.at.Epoch == s.at.Epoch && h.at.Offset <= s.at.Offset {
 			continue
 		}

@@ -142,18 +142,20 @@ language sql volatile as $$
                       and a.datname = current_database() and a.wait_event = 'ClientWrite')
 $$;
 
--- topics_ahead returns those of a process's topics that are further than the process is, or another by now, and those that it is
--- not interested in, as the tables have it.
-create function berth.topics_ahead(p_process bigint, p_topics text[], p_epochs text[], p_offsets bigint[])
-returns table (topic text, epoch text, last bigint, interested boolean)
-language sql stable
-as $$
-    select m.topic, coalesce(t.epoch::text, ''), coalesce(t.next - 1, 0), i.process is not null
-      from unnest(p_topics, p_epochs, p_offsets) as m (topic, epoch, at)
+-- topics_ahead returns those of a process's topics that are further than the process is, or another by now, those that it is
+-- not interested in, as the tables have it, and those of which they have another number of members than it told; where it does
+-- not say, it is not asked.
+create function berth.topics_ahead(
+    p_process bigint, p_topics text[], p_epochs text[], p_offsets bigint[], p_members int[] default null)
+returns table (topic text, epoch text, last bigint, interested boolean, miscounted boolean)
+language sql stable as $$
+    select m.topic, coalesce(t.epoch::text, ''), coalesce(t.next - 1, 0), i.process is not null,
+           coalesce(i.members <> m.members, false)
+      from unnest(p_topics, p_epochs, p_offsets, p_members) as m (topic, epoch, at, members)
       left join lateral (select t.epoch, t.next from berth.topics t where t.topic = m.topic offset 0) t on true
-      left join lateral (select i.process from berth.topic_interest i
+      left join lateral (select i.process, i.members from berth.topic_interest i
                           where i.topic = m.topic and i.process = p_process offset 0) i on true
-     where t.epoch::text is distinct from m.epoch or t.next - 1 > m.at or i.process is null
+     where t.epoch::text is distinct from m.epoch or t.next - 1 > m.at or i.process is null or i.members <> m.members
 $$;
 
 -- subscribe_topics makes the process interested in topics, for as many subscribers of each, and returns the position of each:
