@@ -308,10 +308,20 @@ func (s *socket) say(t testing.TB, text string) {
 func talk(t testing.TB, a, b *socket, sdp string) {
 	t.Helper()
 	a.say(t, fmt.Sprintf(`{"type":"offer","sdp":%q}`, sdp))
-	for b.await(t, "offer")["sdp"] != sdp { // one that was open when topics were lost is repeated
-	}
+	b.awaitSDP(t, "offer", sdp)
 	b.say(t, fmt.Sprintf(`{"type":"answer","sdp":%q}`, "to "+sdp))
-	for a.await(t, "answer")["sdp"] != "to "+sdp {
+	a.awaitSDP(t, "answer", "to "+sdp)
+}
+
+// awaitSDP awaits one description. An offer that was open when topics were lost is repeated, so others may come before it.
+func (s *socket) awaitSDP(t testing.TB, kind, sdp string) {
+	t.Helper()
+	for {
+		f := s.await(t, kind)
+		if f["sdp"] == sdp {
+			return
+		}
+		t.Logf("passed over %v", f)
 	}
 }
 
