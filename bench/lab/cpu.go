@@ -80,3 +80,22 @@ func FamilyCPU(pid int) time.Duration {
 	}
 	return sum
 }
+
+// Family is a process and its children, by id.
+func Family(pid int) []int {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil
+	}
+	var family []int
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended since
+		}
+		if times, err := parseStat(line); err == nil && (times.pid == pid || times.parent == pid) {
+			family = append(family, times.pid)
+		}
+	}
+	return family
+}

@@ -3,6 +3,7 @@ package lab
 import (
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -37,6 +38,9 @@ func TestOwnProcessSpendsTime(t *testing.T) {
 	}
 	if family := FamilyCPU(os.Getpid()); family < before {
 		t.Errorf("family %v, itself %v before", family, before)
+	}
+	if family := Family(os.Getpid()); !slices.Contains(family, os.Getpid()) {
+		t.Errorf("%v: a process is of its family", family)
 	}
 	if gone := ProcessCPU(-1); gone != 0 {
 		t.Errorf("a process that is not there spent %v", gone)

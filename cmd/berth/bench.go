@@ -21,7 +21,7 @@ import (
 
 func benchCommand() *cobra.Command {
 	command := &cobra.Command{Use: "bench", Short: "Measure this machine, on private servers"}
-	command.AddCommand(benchClaimsCommand(), benchFailoverCommand(), benchConnectionsCommand(), benchFrontCommand(), benchProfiledCommand())
+	command.AddCommand(benchClaimsCommand(), benchFailoverCommand(), benchConnectionsCommand(), benchFanoutCommand(), benchFrontCommand(), benchProfiledCommand())
 	command.AddCommand(benchStormCommand())
 	return command
 }
