@@ -46,6 +46,8 @@ type Config struct {
 	Linger time.Duration
 	// CountInterval is how often the database is told at most of topics whose members changed in number. Zero: 1 s.
 	CountInterval time.Duration
+	// ListeningAge is for how long the process remembers which others listen. Zero: 1 s.
+	ListeningAge time.Duration
 	// ResetSpread is over what time resets are spread at most, when the database lost its topics: a millisecond for each
 	// subscriber of the process, up to this. Zero: 5 s.
 	ResetSpread time.Duration
@@ -70,6 +72,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Linger = cmp.Or(c.Linger, 2*time.Second)
 	c.CountInterval = cmp.Or(c.CountInterval, time.Second)
+	c.ListeningAge = cmp.Or(c.ListeningAge, time.Second)
 	c.ResetSpread = cmp.Or(c.ResetSpread, 5*time.Second)
 	c.ProbeInterval = cmp.Or(c.ProbeInterval, 4*time.Second)
 	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 4*time.Second)
@@ -87,6 +90,7 @@ type Bus struct {
 	publisher *publisher
 	streams   *streams
 	history   *historian
+	roll      *roll
 	listener  *listener
 	inbox     chan string // payloads of notifications
 	overflow  atomic.Bool // some were dropped
@@ -118,6 +122,7 @@ func New(config Config) (*Bus, error) {
 	b.store = &store{pool: config.Pool, process: config.Process}
 	b.publisher = newPublisher(b.store.publish, b.metrics)
 	b.history = newHistorian(b.store.read, b.metrics)
+	b.roll = &roll{read: b.store.listening, life: config.ListeningAge}
 	return b, nil
 }
 

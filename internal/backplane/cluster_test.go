@@ -22,7 +22,7 @@ func clusterOver(t *testing.T, dbs []*testkit.DB) (*backplane.Cluster, *promethe
 	for i, db := range dbs {
 		bus, err := backplane.New(backplane.Config{
 			DirectURL: db.SocketURL, Database: i, Logger: testkit.Logger(t), Registerer: registry,
-			Linger: 50 * time.Millisecond, CountInterval: 20 * time.Millisecond, ProbeInterval: 250 * time.Millisecond,
+			Linger: 50 * time.Millisecond, CountInterval: 20 * time.Millisecond, ListeningAge: time.Nanosecond, ProbeInterval: 250 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package backplane
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -10,9 +11,10 @@ type Presence struct {
 	// Position is that of the newest message. It is zero if the topic is not there, and has no offset if it has no message.
 	Position Position
 	// Members is how many subscriptions of the topic there are in all processes. What changed elsewhere in the last second
-	// or so may be missing.
+	// or two may be missing.
 	Members int
-	// Processes is how many processes have subscribers of the topic, or had until Config.Linger ago. Dead ones do not count.
+	// Processes is how many processes have subscribers of the topic, or had until Config.Linger ago. Those do not count that
+	// died more than a second ago, nor others that began to listen since.
 	Processes int
 }
 
@@ -25,7 +27,14 @@ func (b *Bus) Presence(ctx context.Context, topic string) (Presence, error) {
 	if !b.started() {
 		return Presence{}, ErrClosed
 	}
-	return b.store.presence(ctx, topic)
+	listening, err := b.roll.call(ctx)
+	if err != nil {
+		return Presence{}, err
+	}
+	if b.streams.hears() {
+		listening = append(slices.Clip(listening), b.config.Process) // it may be newer; twice is once
+	}
+	return b.store.presence(ctx, topic, listening)
 }
 
 // count tells the database of topics whose members changed in number, now and then and of all at once.

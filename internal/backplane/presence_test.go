@@ -3,6 +3,7 @@ package backplane_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -142,5 +143,41 @@ func TestMembersThatTheTablesHaveOtherwiseAreCountedAgain(t *testing.T) {
 	becomes(t, db, 2, members)
 	if n := metric(t, registry, "berth_backplane_behind_total"); n != 0 {
 		t.Errorf("%v topics were behind", n)
+	}
+}
+
+// To find out who listens is a look at all connections of the server. However many ask, about however many topics, it is one
+// look a second.
+func TestPresenceOfManyTopicsLooksOnceAtWhoListens(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	traced := &statements{}
+	other, _ := startBus(t, db, nil)
+	spyOn(t, other, "t", nil)
+	bus, _ := startBus(t, db, func(c *backplane.Config) {
+		c.Pool = traced.pool(t, db)
+		c.ListeningAge = time.Hour
+	})
+	var asking sync.WaitGroup
+	for i := range 20 {
+		asking.Go(func() {
+			for n := range 10 {
+				if got, err := bus.Presence(t.Context(), "t"); err != nil || got.Members != 1 || got.Processes != 1 {
+					t.Errorf("%+v, %v", got, err)
+				}
+				if got, err := bus.Presence(t.Context(), fmt.Sprintf("%d.%d", i, n)); err != nil || got != (backplane.Presence{}) {
+					t.Errorf("a topic that is not there: %+v, %v", got, err)
+				}
+			}
+		})
+	}
+	asking.Wait()
+	if n := traced.count("berth.listening_processes"); n != 1 {
+		t.Errorf("%d looks at who listens", n)
+	}
+	say(t, bus, "t", "1")
+	spyOn(t, bus, "t", nil)
+	if got := presence(t, bus, "t"); got.Position.Offset != 1 || got.Members != 2 || got.Processes != 2 {
+		t.Errorf("%+v: what the process does itself shows at once", got)
 	}
 }

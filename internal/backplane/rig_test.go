@@ -34,7 +34,7 @@ func startBus(t *testing.T, db *testkit.DB, change func(*backplane.Config)) (*ba
 	registry := prometheus.NewPedanticRegistry()
 	config := backplane.Config{
 		Pool: db.Pool, DirectURL: db.SocketURL, Logger: testkit.Logger(t), Registerer: registry,
-		Linger: 50 * time.Millisecond, CountInterval: 20 * time.Millisecond,
+		Linger: 50 * time.Millisecond, CountInterval: 20 * time.Millisecond, ListeningAge: time.Nanosecond,
 		ProbeInterval: 250 * time.Millisecond, ProbeTimeout: 2 * time.Second,
 	}
 	if change != nil {

@@ -17,9 +17,11 @@ const (
 	subscribeStatement   = `select topic, epoch::text, last from berth.subscribe_topics($1::bigint, $2::text[], $3::int[])`
 	unsubscribeStatement = `select berth.unsubscribe_topics($1::bigint, $2::text[])`
 	countStatement       = `select berth.count_members($1::bigint, $2::text[], $3::int[])`
-	presenceStatement    = `select coalesce(epoch, ''), coalesce(last, 0), members, processes from berth.topic_presence($1::text)`
-	healthStatement      = `select usage, blocked from berth.listener_health($1::bigint)`
-	aheadStatement       = `select topic, epoch, last, interested, miscounted
+	listeningStatement   = `select berth.listening_processes()`
+	presenceStatement    = `select coalesce(epoch, ''), coalesce(last, 0), members, processes
+		from berth.topic_presence($1::text, $2::bigint[])`
+	healthStatement = `select usage, blocked from berth.listener_health($1::bigint)`
+	aheadStatement  = `select topic, epoch, last, interested, miscounted
 		from berth.topics_ahead($1::bigint, $2::text[], $3::text[], $4::bigint[], $5::int[])`
 	readStatement = `select ord, epoch::text, first, last, "offset", data
 		from berth.read_topics($1::text[], $2::bigint[], $3::int, $4::bigint)`
@@ -97,10 +99,20 @@ func (s *store) count(ctx context.Context, topics []string, members []int) error
 	return fault("count members", err)
 }
 
-func (s *store) presence(ctx context.Context, topic string) (p Presence, err error) {
+// listening returns the processes that listen.
+func (s *store) listening(ctx context.Context) (processes []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = s.pool.QueryRow(ctx, presenceStatement, topic).Scan(&p.Position.Epoch, &p.Position.Offset, &p.Members, &p.Processes)
+	err = s.pool.QueryRow(ctx, listeningStatement).Scan(&processes)
+	return processes, fault("ask who listens", err)
+}
+
+// presence counts a topic's subscribers in processes.
+func (s *store) presence(ctx context.Context, topic string, processes []int64) (p Presence, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, presenceStatement, topic, processes).
+		Scan(&p.Position.Epoch, &p.Position.Offset, &p.Members, &p.Processes)
 	return p, fault("ask for presence", err)
 }
 
