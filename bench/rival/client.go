@@ -29,7 +29,7 @@ const (
 
 // Join connects to a process and returns once it has answered. The caller goes on with [socket.Conn.Run].
 func Join(ctx context.Context, address string) (*socket.Conn, error) {
-	dialect := socket.Dialect{Ping: pingFrame, Pong: pingFrame}
+	dialect := socket.Dialect{Ping: pingFrame, Pong: pingFrame, Lines: true}
 	c, err := socket.Dial(ctx, "ws://"+address+"/connection/websocket", socket.Options{Dialect: dialect})
 	if err != nil {
 		return nil, fmt.Errorf("connect to centrifuge: %w", err)

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -26,7 +27,27 @@ const (
 )
 
 // Dialect is how a server pings by messages, and how its clients answer. Without a Ping nothing is answered.
-type Dialect struct{ Ping, Pong string }
+type Dialect struct {
+	Ping, Pong string
+	Lines      bool // a message may have several lines, of which one may be a ping
+}
+
+// pinged says whether a message has a ping, and whether it has anything else.
+func (d Dialect) pinged(message []byte) (ping, more bool) {
+	switch {
+	case d.Ping == "":
+		return false, true
+	case string(message) == d.Ping:
+		return true, false
+	case d.Lines:
+		for line := range bytes.SplitSeq(message, []byte("\n")) {
+			if string(line) == d.Ping {
+				return true, true
+			}
+		}
+	}
+	return false, true
+}
 
 // Berth is the dialect of a worker.
 func Berth() Dialect { return Dialect{Ping: `{"type":"ping"}`, Pong: `{"type":"pong"}`} }
@@ -146,15 +167,18 @@ func (c *Conn) Run(hear func(message []byte)) error {
 			c.Close()
 			return err
 		}
-		if c.dialect.Ping != "" && string(message) == c.dialect.Ping {
-			if err := c.Write([]byte(c.dialect.Pong)); err != nil {
-				c.Close()
-				return err
-			}
-			c.pings.Add(1) // once it is answered
+		ping, more := c.dialect.pinged(message)
+		if more {
+			hear(message)
+		}
+		if !ping {
 			continue
 		}
-		hear(message)
+		if err := c.Write([]byte(c.dialect.Pong)); err != nil {
+			c.Close()
+			return err
+		}
+		c.pings.Add(1) // once it is answered
 	}
 }
 

@@ -153,3 +153,25 @@ func TestNoWelcomeEndsWithTheContext(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestPingAmongLinesIsAnswered(t *testing.T) {
+	t.Parallel()
+	url := serve(t, websocket.AcceptOptions{}, func(ctx context.Context, ws *websocket.Conn) {
+		for _, message := range []string{"{}", `{"a":{}}`, "{\"a\":1}\n{}\n{\"b\":2}", "{}\n{\"c\":3}"} {
+			if err := ws.Write(ctx, websocket.MessageText, []byte(message)); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 3 {
+			if _, pong, err := ws.Read(ctx); err != nil || string(pong) != "{}" {
+				t.Errorf("%q, %v", pong, err)
+			}
+		}
+	})
+	c := dial(t, url, socket.Options{Dialect: socket.Dialect{Ping: "{}", Pong: "{}", Lines: true}})
+	heard := 0
+	_ = c.Run(func([]byte) { heard++ }) // until the server is content
+	if heard != 3 || c.Pings() != 3 {
+		t.Errorf("heard %d messages and %d pings, want 3 and 3", heard, c.Pings())
+	}
+}
