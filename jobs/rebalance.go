@@ -15,7 +15,8 @@ import (
 type RebalanceStore interface {
 	// Loads lists the workers that take connections.
 	Loads(ctx context.Context) ([]berth.WorkerLoad, error)
-	// OrderShed has an instance close some connections. A Refusal with CodeNotFound says that it is gone.
+	// OrderShed has an instance close some connections. A Refusal with CodeNotFound says that it is gone, one with
+	// CodeConflict that it has an order of somebody else to follow.
 	OrderShed(ctx context.Context, workerID string, instance berth.Instance, order berth.ShedOrder) error
 }
 
@@ -37,7 +38,8 @@ func newRebalancer(store RebalanceStore, logger *slog.Logger, registry prometheu
 	return r, nil
 }
 
-// rebalance compares load once. Orders are not kept: one that is lost is given again at the next comparison.
+// rebalance compares load once. A worker that has an order of somebody to follow gets none: the next comparison sees what
+// came of that.
 func (r *rebalancer) rebalance(ctx context.Context) error {
 	loads, err := r.store.Loads(ctx)
 	if err != nil {
@@ -45,9 +47,10 @@ func (r *rebalancer) rebalance(ctx context.Context) error {
 	}
 	var failed error
 	for _, move := range berth.PlanMoves(loads) {
-		err := r.store.OrderShed(ctx, move.WorkerID, move.Instance, berth.ShedOrder{Count: move.Count, Spread: berth.ShedSpread})
-		if berth.RefusalCode(err) == berth.CodeNotFound {
-			continue // it went meanwhile
+		order := berth.ShedOrder{Count: move.Count, Spread: berth.ShedSpread, Automatic: true}
+		err := r.store.OrderShed(ctx, move.WorkerID, move.Instance, order)
+		if code := berth.RefusalCode(err); code == berth.CodeNotFound || code == berth.CodeConflict {
+			continue // it went meanwhile, or is busy
 		}
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("order %s to shed: %w", move.WorkerID, err))

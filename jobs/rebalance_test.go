@@ -12,7 +12,8 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// fakeLoads is a RebalanceStore whose worker w2 went away and whose worker w3 cannot be written.
+// fakeLoads is a RebalanceStore whose worker w2 went away, whose worker w3 cannot be written, and whose worker w6 has an order
+// of somebody.
 type fakeLoads struct {
 	loads []berth.WorkerLoad
 	err   error
@@ -29,6 +30,8 @@ func (f *fakeLoads) OrderShed(_ context.Context, id string, _ berth.Instance, or
 		return berth.Refuse(berth.CodeNotFound, "gone")
 	case "w3":
 		return errWrite
+	case "w6":
+		return berth.Refuse(berth.CodeConflict, "busy")
 	}
 	f.shed[id] = order
 	return nil
@@ -42,16 +45,17 @@ func TestRebalanceOrdersWhatIsPlanned(t *testing.T) {
 		{WorkerID: "w3", Instance: 3, Connections: 1000},
 		{WorkerID: "w4", Instance: 4, Connections: 1000},
 		{WorkerID: "w5", Instance: 5},
+		{WorkerID: "w6", Instance: 6, Connections: 1000},
 	}}
 	r, err := newRebalancer(store, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.rebalance(t.Context()); !errors.Is(err, errWrite) {
+	if err := r.rebalance(t.Context()); !errors.Is(err, errWrite) || berth.RefusalCode(err) != "" {
 		t.Errorf("got %v", err)
 	}
 	want := map[string]berth.ShedOrder{
-		"w1": {Count: 20, Spread: berth.ShedSpread}, "w4": {Count: 20, Spread: berth.ShedSpread},
+		"w1": {Count: 20, Spread: berth.ShedSpread, Automatic: true}, "w4": {Count: 20, Spread: berth.ShedSpread, Automatic: true},
 	}
 	if diff := cmp.Diff(want, store.shed); diff != "" {
 		t.Error(diff)

@@ -29,7 +29,7 @@ type fakeRegistry struct {
 	lease    time.Time
 	state    berth.WorkerState
 	deadline time.Time
-	shed     berth.ShedOrder                 // of the next answer
+	shed     berth.ShedOrder                 // of each answer until it is acknowledged
 	sessions map[berth.SessionKey]berth.Held // placed here and active
 	lacked   map[berth.SessionKey]time.Time  // by the worker, since its last reconciliation
 	ended    map[berth.SessionKey]berth.EndedReason
@@ -204,10 +204,12 @@ func (r *fakeRegistry) answer(renewal berth.Renewal) berth.RenewalAnswer {
 		return berth.RenewalAnswer{Verdict: berth.RenewalOver, At: now}
 	}
 	r.lease = now.Add(renewal.Lease)
-	held, shed := r.placed(), r.shed
-	r.shed = berth.ShedOrder{}
+	held := r.placed()
+	if renewal.ShedSeen == r.shed.Number {
+		r.shed = berth.ShedOrder{}
+	}
 	return berth.RenewalAnswer{
-		Shed:    shed,
+		Shed:    r.shed,
 		Verdict: berth.RenewalYours, State: r.state, DrainDeadline: r.deadline, At: now, ExpiresAt: r.lease,
 		Matched: len(held) == renewal.Count && berth.Digest(held) == renewal.Digest,
 	}

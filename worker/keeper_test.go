@@ -407,13 +407,22 @@ func TestRegistrationOutlastsADatabaseThatIsAwayAndEndsAtStop(t *testing.T) {
 
 func TestOrderToShedIsPassedOnOnce(t *testing.T) {
 	t.Parallel()
-	inFakeTime(t, func(b *bench) {
-		b.registry.set(func() { b.registry.shed = berth.ShedOrder{Count: 7, Spread: time.Second} })
-		b.sleep(10 * time.Second)
-		b.hub.mu.Lock()
-		defer b.hub.mu.Unlock()
-		if b.hub.shed != 7 {
-			t.Fatalf("%d connections were to be shed", b.hub.shed)
-		}
-	})
+	for name, lost := range map[string]bool{"and heard": false, "and its answers are lost at first": true} {
+		inFakeTime(t, func(b *bench) {
+			b.registry.set(func() {
+				b.registry.shed = berth.ShedOrder{Number: 3, Count: 7, Spread: time.Second}
+				if lost {
+					b.registry.lag = time.Minute
+				}
+			})
+			b.sleep(4 * time.Second)
+			b.registry.set(func() { b.registry.lag = 0 })
+			b.sleep(10 * time.Second)
+			b.hub.mu.Lock()
+			defer b.hub.mu.Unlock()
+			if b.hub.shed != 7 || b.registry.shed.Count != 0 {
+				t.Fatalf("%s: %d connections were to be shed, and %d are still", name, b.hub.shed, b.registry.shed.Count)
+			}
+		})
+	}
 }

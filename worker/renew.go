@@ -110,6 +110,7 @@ func (t *tenure) learnTime(r renewal) {
 func (t *tenure) renewal(held []berth.Held) berth.Renewal {
 	return berth.Renewal{
 		WorkerID: t.config.WorkerID, Instance: t.instance, Count: len(held), Digest: berth.Digest(held), Lease: t.config.Lease,
+		ShedSeen: t.shedSeen, // no answer is dealt with while a round is under way
 	}
 }
 
@@ -156,7 +157,8 @@ func (t *tenure) confirmed(ctx context.Context, r renewal) {
 		t.hub.Drop(d.Held, signaling.Fate{Ended: d.Ended, Reason: d.Reason, AsOf: r.from})
 	}
 	t.learnDrain(r)
-	if order := r.answer.Shed; order.Count > 0 {
+	if order := r.answer.Shed; order.Count > 0 && order.Number != t.shedSeen { // or it was repeated
+		t.shedSeen = order.Number
 		t.log.InfoContext(ctx, "shedding connections", "asked", order.Count, "shed", t.hub.Shed(order), "spread", order.Spread)
 	}
 }

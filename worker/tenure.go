@@ -23,6 +23,8 @@ type tenure struct {
 	silent bool // the hold limit passed: nothing runs
 	failed bool // the last renewal was not answered
 
+	shedSeen int64 // number of the order to shed that came last, which the next renewal acknowledges
+
 	cutSince   time.Time // the database has not answered since; zero: it did the last time
 	relayed    bool      // the last renewal came through a replica
 	quietSince time.Time // since waking, everybody has been asked since then and nobody answered; zero: somebody did

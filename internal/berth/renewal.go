@@ -41,7 +41,8 @@ type Renewal struct {
 	Count    int
 	Digest   uint64 // see Digest
 	Lease    time.Duration
-	Relayed  bool // an API replica asks in the worker's name
+	Relayed  bool  // an API replica asks in the worker's name
+	ShedSeen int64 // number of the order to shed that came last, which acknowledges it; zero: none
 }
 
 // RenewalVerdict is the database's answer to a worker that renews.

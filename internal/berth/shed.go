@@ -7,8 +7,10 @@ import (
 
 // ShedOrder asks a worker to close some of its signaling connections, so that they move to others.
 type ShedOrder struct {
-	Count  int           // connections to close, chosen at random; zero: none
-	Spread time.Duration // over which the closes are spread
+	Number    int64         // tells it from others of the instance; the database gives it
+	Count     int           // connections to close, chosen at random; zero: none
+	Spread    time.Duration // over which the closes are spread
+	Automatic bool          // of the comparison of loads, which gives way to those of people
 }
 
 // WorkerLoad is how many signaling connections that can be moved a worker holds: those of calls.

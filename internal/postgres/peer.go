@@ -147,18 +147,40 @@ func (s *Store) connectedPeers(ctx context.Context, keys []int64) (map[berth.Ses
 }
 
 // DisconnectPeer forgets a connection, unless a newer one took its place, which is berth.ErrStale if the session is a call.
-// A peer that left its call ends it.
+// A peer that left its call ends it. Those of one worker share a statement; see batcher.
 func (s *Store) DisconnectPeer(ctx context.Context, gone berth.Disconnect) error {
-	outcome, err := value[string](ctx, s, "peer_disconnect",
-		int64(gone.Key), gone.PeerID, gone.ConnectionID, gone.Left, gone.Shed, s.config.RejoinWindow.Seconds())
-	switch {
-	case err != nil:
-		return err
-	case outcome == "again":
-		return fmt.Errorf("peer_disconnect: %w: the call's rows are at work", berth.ErrUnavailable)
-	case outcome == "stale":
-		return berth.ErrStale
-	default:
-		return nil
+	_, err := s.disconnects.do(ctx, gone)
+	return err
+}
+
+type disconnectRow struct {
+	Ord     int
+	Outcome string
+}
+
+// disconnectBatch is the disconnects' batch.
+func (s *Store) disconnectBatch(ctx context.Context, requests []berth.Disconnect) ([]verdict[struct{}], error) {
+	n := len(requests)
+	keys, peers, connections := make([]int64, n), make([]string, n), make([]string, n)
+	left, shed := make([]bool, n), make([]bool, n)
+	for i, r := range requests {
+		keys[i], peers[i], connections[i], left[i], shed[i] = int64(r.Key), r.PeerID, r.ConnectionID, r.Left, r.Shed
 	}
+	rows, err := write[disconnectRow](ctx, s, "peer_disconnect", keys, peers, connections, left, shed, s.config.RejoinWindow.Seconds())
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]verdict[struct{}], n)
+	for _, row := range rows {
+		switch v := &verdicts[row.Ord-1]; row.Outcome {
+		case "done":
+		case "stale":
+			v.err = berth.ErrStale
+		case "contended":
+			v.again = true
+		default:
+			v.err = fmt.Errorf("disconnect_peers answered %q", row.Outcome)
+		}
+	}
+	return verdicts, nil
 }

@@ -96,12 +96,13 @@ type renewalRow struct {
 	ExpiresAt     *time.Time
 	Shed          int
 	ShedSeconds   float64
+	ShedOrder     int64
 }
 
 // Renew extends a worker's lease and says what it should know.
 func (s *Store) Renew(ctx context.Context, r berth.Renewal) (berth.RenewalAnswer, error) {
 	rows, err := collect[renewalRow](ctx, s, "worker_renew",
-		r.WorkerID, int32(r.Instance), r.Count, int64(r.Digest), r.Lease.Seconds(), r.Relayed)
+		r.WorkerID, int32(r.Instance), r.Count, int64(r.Digest), r.Lease.Seconds(), r.Relayed, r.ShedSeen)
 	if err != nil {
 		return berth.RenewalAnswer{}, err
 	}
@@ -113,7 +114,7 @@ func (s *Store) Renew(ctx context.Context, r berth.Renewal) (berth.RenewalAnswer
 		Matched:       row.Matched,
 		At:            row.At,
 		ExpiresAt:     deref(row.ExpiresAt),
-		Shed:          berth.ShedOrder{Count: row.Shed, Spread: seconds(row.ShedSeconds)},
+		Shed:          berth.ShedOrder{Number: row.ShedOrder, Count: row.Shed, Spread: seconds(row.ShedSeconds)},
 	}, nil
 }
 

@@ -23,13 +23,23 @@ func (s *Store) Loads(ctx context.Context) ([]berth.WorkerLoad, error) {
 	return loads, err
 }
 
-// OrderShed asks an instance, zero for the current one, to close some connections. A later order replaces one that was not
-// given yet. A worker that is unknown, gone or replaced is a Refusal with CodeNotFound.
+// OrderShed asks an instance, zero for the current one, to close some connections. A later order replaces one that the worker
+// has not acknowledged yet, but an automatic one replaces nobody's: a Refusal with CodeConflict. A worker that is unknown, gone
+// or replaced is one with CodeNotFound.
 func (s *Store) OrderShed(ctx context.Context, workerID string, instance berth.Instance, order berth.ShedOrder) error {
-	rows, err := collect[struct{ Instance int32 }](ctx, s, "worker_shed",
-		workerID, int32(instance), order.Count, order.Spread.Seconds())
-	if err == nil && len(rows) == 0 {
-		return berth.Refuse(berth.CodeNotFound, "no worker with this id takes connections")
+	var of *int32
+	if instance != 0 {
+		of = new(int32(instance))
 	}
-	return err
+	outcome, err := value[string](ctx, s, "worker_shed", workerID, of, order.Count, order.Spread.Seconds(), order.Automatic)
+	switch {
+	case err != nil:
+		return err
+	case outcome == "unknown":
+		return berth.Refuse(berth.CodeNotFound, "no worker with this id takes connections")
+	case outcome == "busy":
+		return berth.Refuse(berth.CodeConflict, "the worker has not acknowledged an order that somebody gave")
+	default:
+		return nil
+	}
 }

@@ -72,9 +72,12 @@ type Store struct {
 	locks  *pgxpool.Pool // one connection, for the reaper's lock
 	acting sync.Mutex    // held while this store has that lock
 
-	claims     *batcher[claimRequest, claimed]
-	releases   *batcher[releaseRequest, released]
-	connects   *batcher[berth.Connect, berth.Connected]
+	claims      *batcher[claimRequest, claimed]
+	releases    *batcher[releaseRequest, released]
+	connects    *batcher[berth.Connect, berth.Connected]
+	disconnects *batcher[berth.Disconnect, struct{}]
+	others      *batcher[otherRequest, []berth.Peer]
+
 	queue      *queue
 	turnover   *turnover
 	inFlight   *inFlight
@@ -106,6 +109,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	store.claims = newBatcher(store.claimBatch, store.abandonClaims)
 	store.releases = newBatcher(store.releaseBatch, nil)
 	store.connects = newBatcher(store.connectBatch, nil)
+	store.disconnects = newBatcher(store.disconnectBatch, nil)
+	store.others = newBatcher(store.othersBatch, nil)
 	store.queue = &queue{store: store, waiting: map[int64]chan waiterRow{}}
 	store.turnover = &turnover{store: store, lines: map[string]imaginary{}}
 	settings.ConnConfig.OnNotice = store.notice
@@ -126,6 +131,8 @@ func (s *Store) Close() {
 	s.queue.close()
 	s.claims.close()
 	s.connects.close()
+	s.disconnects.close()
+	s.others.close()
 	s.releases.close() // last: an abandoned claim is released
 	s.pool.Close()
 	s.locks.Close()

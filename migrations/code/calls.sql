@@ -49,8 +49,8 @@ language sql stable as $$
 $$;
 
 -- seat_peer finds the peer of a call that a request is for: the one that it names, or a new one if there is room for it. A
--- peer whose worker does not serve gets another. Roles go by order. peer_id null: the call has its two peers. The caller
--- holds the call's row.
+-- peer whose worker does not serve gets another, and one that was shed another than it had, if any fits. Roles go by order.
+-- peer_id null: the call has its two peers. The caller holds the call's row.
 create function berth.seat_peer(
     p_session bigint, p_peer text, p_named boolean, p_rejoin_seconds float8,
     out peer_id text, out role text, out fresh boolean, out worker_id text, out instance int)
@@ -77,7 +77,8 @@ begin
     end if;
     v_seats := berth.take_seats(
         1, case when v_call.requested_region is null then array[null]::text[]
-                else berth.region_order(v_call.requested_region, v_call.spill) end, v_call.selector, worker_id);
+                else berth.region_order(v_call.requested_region, v_call.spill) end, v_call.selector,
+        coalesce(worker_id, v_peer.shed_from));
     if v_seats.workers = '{}' then
         if fresh then
             peer_id := null;
@@ -91,7 +92,8 @@ begin
     instance := v_seats.instances[1];
     insert into berth.peers (session, peer_id, role, worker_id, instance)
     values (p_session, peer_id, role, worker_id, instance)
-    on conflict on constraint peers_pkey do update set worker_id = excluded.worker_id, instance = excluded.instance;
+    on conflict on constraint peers_pkey do update
+       set worker_id = excluded.worker_id, instance = excluded.instance, shed_from = null;
 end
 $$;
 
@@ -209,48 +211,6 @@ begin
     if found then
         perform berth.lose_peers(array[p_key], array[p_peer], 'worker_late', '-infinity', p_rejoin_seconds);
     end if;
-end
-$$;
-
--- leave_call ends a call in the name of a peer, if this is still its connection; see disconnect_peer.
-create function berth.leave_call(p_key bigint, p_peer text, p_connection text) returns text
-language plpgsql as $$
-declare
-    v_held text[] := berth.hold_lanes(array(select tenant_id from berth.sessions where key = p_key));
-begin
-    perform from berth.sessions where key = p_key and state <> 'ended' and tenant_id = any (v_held)
-        for no key update skip locked;
-    if not found then
-        return case when exists (select from berth.sessions where key = p_key and state <> 'ended') then 'again' else 'stale' end;
-    end if;
-    if not exists (select from berth.peers where session = p_key and peer_id = p_peer and connection_id = p_connection) then
-        return 'stale';
-    end if;
-    perform berth.finish_sessions(array[p_key], array['left']);
-    return 'done';
-end
-$$;
-
--- disconnect_call_peer is disconnect_peer for a call, which its peer's goodbye ends. A peer that was shed loses its seat
--- with its connection, so that its worker refuses it when it comes back, and its rejoin finds it another.
-create function berth.disconnect_call_peer(
-    p_key bigint, p_peer text, p_connection text, p_left boolean, p_shed boolean, p_rejoin_seconds float8)
-returns text
-language plpgsql as $$
-begin
-    if p_left then
-        return berth.leave_call(p_key, p_peer, p_connection);
-    end if;
-    perform from berth.sessions where key = p_key for no key update;
-    if not exists (select from berth.peers where session = p_key and peer_id = p_peer and connection_id = p_connection) then
-        return 'stale';
-    end if;
-    perform berth.lose_peers(
-        array[p_key], array[p_peer], case when p_shed then 'moved' else 'lost' end, '-infinity', p_rejoin_seconds);
-    if p_shed then
-        update berth.peers set worker_id = null, instance = null where session = p_key and peer_id = p_peer;
-    end if;
-    return 'done';
 end
 $$;
 

@@ -110,7 +110,7 @@ begin
     values (p_id, p_instance, v_now, v_now + make_interval(secs => p_lease_seconds))
     on conflict (worker_id) do update
        set instance = excluded.instance, renewed_at = excluded.renewed_at, expires_at = excluded.expires_at,
-           sessions = 0;
+           sessions = 0, shed = 0;
     update berth.gaps set cleared_at = v_now
      where worker_id = p_id and cleared_at is null and confirmed_at is null;
     if p_renewal_hash is not null then
@@ -177,11 +177,12 @@ $$;
 -- A renewal clears the worker's gap and the cordon that its lateness brought. p_relayed: an API replica asks in the
 -- worker's name, since its own link to the database is cut. If its presence is gone too, it is given nothing new until it
 -- renews by itself: it could not write that a peer connected. shed: how many connections it is asked to close, over
--- shed_seconds; an order is given once, to a worker that reaches the database, and lost with the answer.
+-- shed_seconds, by order shed_order. A worker that reaches the database is given it until p_shed_seen says that it came.
 create function berth.renew_worker(
-    p_id text, p_instance int, p_count int, p_digest bigint, p_lease_seconds float8, p_relayed boolean default false)
+    p_id text, p_instance int, p_count int, p_digest bigint, p_lease_seconds float8, p_relayed boolean default false,
+    p_shed_seen bigint default 0)
 returns table (verdict text, state text, drain_deadline timestamptz, matched boolean, at timestamptz,
-               expires_at timestamptz, shed int, shed_seconds float8)
+               expires_at timestamptz, shed int, shed_seconds float8, shed_order bigint)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -197,16 +198,15 @@ begin
     if v_gap or berth.recordons(v_worker.cordoned_reason, v_cordon) then
         select * into v_worker from berth.workers where id = p_id for no key update;
     end if;
-    select l.shed, l.shed_seconds into v_order
-      from berth.worker_leases l where l.worker_id = p_id and l.instance = p_instance for no key update;
     update berth.worker_leases l
        set renewed_at = v_now, expires_at = v_now + make_interval(secs => p_lease_seconds), sessions = p_count,
-           shed = case when p_relayed then l.shed else 0 end
-     where l.worker_id = p_id and l.instance = p_instance;
+           shed = case when l.shed_order = p_shed_seen then 0 else l.shed end
+     where l.worker_id = p_id and l.instance = p_instance
+    returning l.shed, l.shed_seconds, l.shed_order into v_order;
     if not found then
         return query select case when exists (select from berth.workers where id = p_id and instance > p_instance)
                                  then 'replaced' else 'over' end,
-                            null::text, null::timestamptz, false, v_now, null::timestamptz, 0, 0::float8;
+                            null::text, null::timestamptz, false, v_now, null::timestamptz, 0, 0::float8, 0::bigint;
         return;
     end if;
     if v_gap then
@@ -219,8 +219,36 @@ begin
     return query
     select 'yours', v_worker.state, v_worker.drain_deadline, d.sessions = p_count and d.digest = p_digest, v_now,
            v_now + make_interval(secs => p_lease_seconds),
-           case when p_relayed then 0 else v_order.shed end, v_order.shed_seconds
+           case when p_relayed then 0 else v_order.shed end, v_order.shed_seconds, v_order.shed_order
       from berth.held_digest(p_id, p_instance) d;
+end
+$$;
+
+-- order_shed asks an instance, null for the current one, to close connections; see renew_worker. It answers
+--
+--   ordered  in place of an order that was not acknowledged yet
+--   busy     the order is automatic, and somebody's is not acknowledged yet
+--   unknown  there is no such worker that serves
+create function berth.order_shed(p_id text, p_instance int, p_count int, p_seconds float8, p_automatic boolean)
+returns text
+language plpgsql as $$
+declare
+    v_lease berth.worker_leases;
+begin
+    select l.* into v_lease
+      from berth.worker_leases l join berth.workers w on w.id = l.worker_id and w.instance = l.instance
+     where l.worker_id = p_id and w.state in ('ready', 'draining') and (p_instance is null or l.instance = p_instance)
+       for no key update of l;
+    if not found then
+        return 'unknown';
+    end if;
+    if p_automatic and v_lease.shed > 0 and not v_lease.shed_automatic then
+        return 'busy';
+    end if;
+    update berth.worker_leases
+       set shed = p_count, shed_seconds = p_seconds, shed_order = shed_order + 1, shed_automatic = p_automatic
+     where worker_id = p_id;
+    return 'ordered';
 end
 $$;
 
@@ -291,7 +319,8 @@ $$;
 
 -- connect_peers admits peers' sockets on the owners of their sessions, one answer per request: connected, ended, stale
 -- (the placement that the worker serves is history), contended (somebody has the session locked: ask again). The first
--- peer makes the session active; a call needs both. again: a peer of a call that was connected to it before.
+-- peer makes the session active; a call needs both. again: a peer of a call that was connected to it before. A connection
+-- that is written already changes nothing: its worker asks who else is there, or did not hear the answer. at is when it was.
 create function berth.connect_peers(
     p_keys bigint[], p_generations bigint[], p_workers text[], p_instances int[], p_peers text[], p_roles text[],
     p_connections text[], p_users text[], p_rejoin_seconds float8)
@@ -312,6 +341,7 @@ declare
     v_now     timestamptz := clock_timestamp();
     v_outcome text[];
     v_again   boolean[];
+    v_since   timestamptz[]; -- of connections that are written already
     v_keys    bigint[];
     v_calls   bigint[];
     v_first   bigint[];
@@ -323,13 +353,17 @@ begin
                  or s.kind = 'media' and (s.worker_id is distinct from r.worker or s.instance <> r.instance)
                  or s.kind = 'call' and (p.worker_id is distinct from r.worker or p.instance <> r.instance) then 'stale'
                else 'connected' end),
-           array_agg(p.joined_at is not null), coalesce(array_agg(s.key) filter (where s.kind = 'call'), '{}')
-      into v_outcome, v_again, v_calls
-      from unnest(p_keys, p_generations, p_workers, p_instances, p_peers) r (key, generation, worker, instance, peer)
+           array_agg(s.kind is not distinct from 'call' and case when p.connection_id = r.connection then p.joined_at < p.connected_at
+                                                                 else p.joined_at is not null end),
+           array_agg(case when p.connection_id = r.connection then p.connected_at end),
+           coalesce(array_agg(s.key) filter (where s.kind = 'call'), '{}')
+      into v_outcome, v_again, v_since, v_calls
+      from unnest(p_keys, p_generations, p_workers, p_instances, p_peers, p_connections)
+           r (key, generation, worker, instance, peer, connection)
       left join lateral (select * from berth.sessions x where x.key = r.key offset 0) s on true
-      left join lateral (
-           select * from berth.peers x where s.kind = 'call' and x.session = r.key and x.peer_id = r.peer offset 0) p on true;
-    v_keys := array(select r.key from unnest(p_keys, v_outcome) r (key, outcome) where r.outcome = 'connected');
+      left join lateral (select * from berth.peers x where x.session = r.key and x.peer_id = r.peer offset 0) p on true;
+    v_keys := array(select r.key from unnest(p_keys, v_outcome, v_since) r (key, outcome, since)
+                     where r.outcome = 'connected' and r.since is null);
     v_calls := array(select k.key from unnest(v_keys) k (key) where k.key = any (v_calls));
     v_first := array(select s.key from berth.sessions s
                       where s.key = any (v_keys) and s.connect_by is not null and not s.key = any (v_calls));
@@ -338,9 +372,9 @@ begin
     insert into berth.peers (session, peer_id, role, connection_id, connected_at, joined_at, user_tenant, user_id)
     select distinct on (r.key, r.peer) r.key, r.peer, r.role, r.connection, v_now, v_now,
            case when r.user_id <> '' then (select s.tenant_id from berth.sessions s where s.key = r.key) end, nullif(r.user_id, '')
-      from unnest(p_keys, p_peers, p_roles, p_connections, p_users, v_outcome) with ordinality
-           r (key, peer, role, connection, user_id, outcome, n)
-     where r.outcome = 'connected' order by r.key, r.peer, r.n desc
+      from unnest(p_keys, p_peers, p_roles, p_connections, p_users, v_outcome, v_since) with ordinality
+           r (key, peer, role, connection, user_id, outcome, since, n)
+     where r.outcome = 'connected' and r.since is null order by r.key, r.peer, r.n desc
     on conflict (session, peer_id) do update
        set connection_id = excluded.connection_id, connected_at = excluded.connected_at,
            user_tenant = excluded.user_tenant, user_id = excluded.user_id,
@@ -353,30 +387,97 @@ begin
       from berth.sessions s where s.key = any (v_first)
     union all
     select s.key, s.tenant_id, s.id, 'peer_connected', jsonb_build_object('peer_id', r.peer)
-      from unnest(p_keys, p_peers, v_outcome) r (key, peer, outcome)
+      from unnest(p_keys, p_peers, v_outcome, v_since) r (key, peer, outcome, since)
      cross join lateral (select * from berth.sessions x where x.key = r.key offset 0) s
-     where r.outcome = 'connected';
-    return query select r.n::int, r.outcome, r.again, v_now from unnest(v_outcome, v_again) with ordinality r (outcome, again, n);
+     where r.outcome = 'connected' and r.since is null;
+    return query select r.n::int, r.outcome, r.again, coalesce(r.since, v_now)
+                   from unnest(v_outcome, v_again, v_since) with ordinality r (outcome, again, since, n);
 end
 $$;
 
--- disconnect_peer forgets a connection, unless a newer one took its place. It answers done, for a call also stale (it did), or
--- again (its rows are at work). p_shed: the worker sent it away; see disconnect_call_peer.
-create function berth.disconnect_peer(
-    p_key bigint, p_peer text, p_connection text, p_left boolean, p_shed boolean, p_rejoin_seconds float8)
-returns text
-language plpgsql as $$
+-- disconnect_peers forgets connections, unless newer ones took their place, one answer per request: done, for a call also
+-- stale (one did), or contended (its rows are at work: ask again). A peer that left its call ends it. A peer of a call that
+-- was shed loses its seat with its connection, so that its worker refuses it when it comes back, and its rejoin finds it
+-- another.
+create function berth.disconnect_peers(
+    p_keys bigint[], p_peers text[], p_connections text[], p_left boolean[], p_shed boolean[], p_rejoin_seconds float8)
+returns table (ord int, outcome text)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_calls  bigint[] := array(select s.key from berth.sessions s where s.key = any (p_keys) and s.kind = 'call');
+    v_left   bigint[] := array(select r.key from unnest(p_keys, p_left) r (key, gone) where r.gone and r.key = any (v_calls));
+    v_lanes  text[] := '{}';
+    v_locked bigint[];
+    v_ends   bigint[];
+    v_lost   int[]; -- requests whose peers are lost
+    v_gone   record;
 begin
-    if exists (select from berth.sessions where key = p_key and kind = 'call') then
-        return berth.disconnect_call_peer(p_key, p_peer, p_connection, p_left, p_shed, p_rejoin_seconds);
+    if v_left <> '{}' then
+        v_lanes := berth.hold_lanes(array(select s.tenant_id from berth.sessions s where s.key = any (v_left)));
     end if;
-    update berth.peers set connection_id = null, connected_at = null
-     where session = p_key and peer_id = p_peer and connection_id = p_connection;
-    if found then
-        perform berth.record(p_key, 'peer_disconnected', jsonb_build_object('peer_id', p_peer));
+    v_locked := array(
+        select s.key from berth.sessions s
+         where s.key = any (v_calls) and s.state <> 'ended' and (not s.key = any (v_left) or s.tenant_id = any (v_lanes))
+         order by s.key for no key update skip locked);
+    with gone as (
+        update berth.peers p set connection_id = null, connected_at = null
+          from unnest(p_keys, p_peers, p_connections) r (key, peer, connection)
+         cross join lateral (
+               select x.session, x.peer_id from berth.peers x
+                where x.session = r.key and x.peer_id = r.peer and x.connection_id = r.connection
+                  for no key update skip locked) own
+         where p.session = own.session and p.peer_id = own.peer_id and not r.key = any (v_calls)
+        returning p.session, p.peer_id)
+    insert into berth.session_events (session, tenant_id, session_id, type, data)
+    select s.key, s.tenant_id, s.id, 'peer_disconnected', jsonb_build_object('peer_id', g.peer_id)
+      from gone g cross join lateral (select * from berth.sessions x where x.key = g.session offset 0) s;
+    v_ends := array(
+        select distinct r.key from berth.connected_of(p_keys, p_peers, p_connections) c
+          join unnest(p_keys, p_left) with ordinality r (key, gone, n) on r.n = c.ord
+         where r.gone and r.key = any (v_locked));
+    if v_ends <> '{}' then
+        perform berth.finish_sessions(v_ends, array_fill('left'::text, array[cardinality(v_ends)]));
     end if;
-    return 'done';
+    v_lost := array(
+        select c.ord from berth.connected_of(p_keys, p_peers, p_connections) c where p_keys[c.ord] = any (v_locked));
+    for v_gone in
+        select p_shed[l.ord] as shed, array_agg(p_keys[l.ord]) as keys, array_agg(p_peers[l.ord]) as peers
+          from unnest(v_lost) l (ord) group by 1
+    loop
+        perform berth.lose_peers(v_gone.keys, v_gone.peers, case when v_gone.shed then 'moved' else 'lost' end, '-infinity',
+                                 p_rejoin_seconds);
+        update berth.peers p set shed_from = p.worker_id, worker_id = null, instance = null
+          from unnest(v_gone.keys, v_gone.peers) u (key, peer)
+         where v_gone.shed and p.session = u.key and p.peer_id = u.peer and p.worker_id is not null;
+    end loop;
+    return query
+    select r.n::int,
+           case when not r.key = any (v_calls) then case when c.ord is null then 'done' else 'contended' end
+                when r.n = any (v_lost) or r.gone and r.key = any (v_ends) then 'done'
+                when c.ord is null then 'stale'
+                else 'contended' end
+      from unnest(p_keys, p_left) with ordinality r (key, gone, n)
+      left join berth.connected_of(p_keys, p_peers, p_connections) c on c.ord = r.n;
 end
+$$;
+
+-- connected_of says which connections are those of their peers now, by their place.
+create function berth.connected_of(p_keys bigint[], p_peers text[], p_connections text[]) returns table (ord int)
+language sql stable as $$
+    select r.n::int
+      from unnest(p_keys, p_peers, p_connections) with ordinality r (key, peer, connection, n)
+     cross join lateral (
+           select from berth.peers x
+            where x.session = r.key and x.peer_id = r.peer and x.connection_id = r.connection offset 0) p
 $$;
 
 -- drain_worker stops claims on a worker and gives its sessions until a deadline. The first deadline stands unless

@@ -9,7 +9,8 @@ select ord, outcome, again, at
                              $8::text[], $9::float8);
 
 -- name: peer_disconnect
-select berth.disconnect_peer($1::bigint, $2::text, $3::text, $4::boolean, $5::boolean, $6::float8);
+select ord, outcome
+  from berth.disconnect_peers($1::bigint[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::float8);
 
 -- name: call_peers_lose
 select berth.lose_call_peers($1::text, $2::int, $3::bigint[], $4::text, $5::timestamptz, $6::float8, $7::int);
@@ -39,10 +40,10 @@ select berth.move_peer($1::bigint, $2::text, $3::float8);
 select worker_id, connections from berth.user_workers($1::text, $2::text);
 
 -- name: peer_others
-select s.state = 'ended' as ended, me.connection_id is not distinct from $3::text as current,
-       p.peer_id, p.role, p.worker_id, p.connection_id, p.connected_at
-  from berth.sessions s
-  left join berth.peers me on me.session = s.key and me.peer_id = $2::text
-  left join berth.peers p on p.session = s.key and p.peer_id <> $2::text and p.connection_id is not null
- where s.key = $1::bigint
- order by p.peer_id;
+select r.n::int as ord, s.key is null or s.state = 'ended' as ended, me.connection_id is not distinct from r.connection as current,
+       p.peer_id, p.role, p.user_id, p.worker_id, p.connection_id, p.connected_at
+  from unnest($1::bigint[], $2::text[], $3::text[]) with ordinality r (key, peer, connection, n)
+  left join berth.sessions s on s.key = r.key
+  left join berth.peers me on me.session = r.key and me.peer_id = r.peer
+  left join berth.peers p on p.session = r.key and p.peer_id <> r.peer and p.connection_id is not null
+ order by r.n, p.peer_id;

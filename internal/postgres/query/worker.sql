@@ -19,8 +19,8 @@ select berth.register_worker($1::text, $2::int, $3::text, $4::int, $5::text, $6:
 select berth.open_worker($1::text, $2::int, $3::float8);
 
 -- name: worker_renew
-select verdict, state, drain_deadline, matched, at, expires_at, shed, shed_seconds
-  from berth.renew_worker($1::text, $2::int, $3::int, $4::bigint, $5::float8, $6::boolean);
+select verdict, state, drain_deadline, matched, at, expires_at, shed, shed_seconds, shed_order
+  from berth.renew_worker($1::text, $2::int, $3::int, $4::bigint, $5::float8, $6::boolean, $7::bigint);
 
 -- name: worker_renewal_secrets
 select instance, hash from berth.renewal_secrets where worker_id = $1::text;
@@ -55,9 +55,4 @@ select w.id, w.instance,
  order by w.id;
 
 -- name: worker_shed
-update berth.worker_leases l
-   set shed = $3::int, shed_seconds = $4::float8
-  from berth.workers w
- where l.worker_id = $1::text and w.id = l.worker_id and w.instance = l.instance and w.state in ('ready', 'draining')
-   and ($2::int = 0 or l.instance = $2::int)
-returning l.instance;
+select berth.order_shed($1::text, $2::int, $3::int, $4::float8, $5::boolean);
