@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -55,10 +58,12 @@ const (
 const (
 	// maxTopics is how many topics a connection may listen to, and a frame may name.
 	maxTopics = 256
-	// subscribeID is the id of subscribe frames, by which their refusals are known.
+	// subscribeID is the id of a subscribe frame for all topics, by which its refusals are known. That of one for a single
+	// topic has its index behind it.
 	subscribeID = "subscribe"
-	// codeUnavailable is that of an error frame that asks for the same again.
+	// codeUnavailable and codeRateLimited are those of error frames that ask for the same again.
 	codeUnavailable = "unavailable"
+	codeRateLimited = "rate_limited"
 	// againWindow is within which a subscription that the owner could not make is asked for again.
 	againWindow = 4 * time.Second
 )
@@ -105,9 +110,26 @@ func (s *subscriptions) begin(ctx context.Context, k *link) {
 	s.mu.Lock()
 	s.current = k
 	s.mu.Unlock()
-	if topics := s.config.Topics; len(topics) > 0 {
-		k.write(ctx, subscribeFrame{Type: typeSubscribe, ID: subscribeID, Topics: s.wishes(topics)})
+	if len(s.config.Topics) > 0 {
+		s.ask(ctx, k, subscribeID)
 	}
+}
+
+// ask sends the subscribe frame of an id.
+func (s *subscriptions) ask(ctx context.Context, k *link, id string) {
+	k.write(ctx, subscribeFrame{Type: typeSubscribe, ID: id, Topics: s.wishes(s.asked(id))})
+}
+
+// asked is which topics the subscribe frame of an id is for; none: it is no such id.
+func (s *subscriptions) asked(id string) []string {
+	if id == subscribeID {
+		return s.config.Topics
+	}
+	index, found := strings.CutPrefix(id, subscribeID+"-")
+	if i, err := strconv.Atoi(index); found && err == nil && i >= 0 && i < len(s.config.Topics) {
+		return s.config.Topics[i : i+1]
+	}
+	return nil
 }
 
 // end makes nobody the link that delivers.
@@ -193,13 +215,18 @@ func (s *subscriptions) deliver(k *link, note func() bool, call func()) {
 	}
 }
 
-// refused handles an error that is about a subscription or a publish.
+// refused handles an error that is about a subscription or a publish. One that names no topic is about the whole frame, which
+// the owner did not look into.
 func (s *subscriptions) refused(ctx context.Context, k *link, f *frame) bool {
-	if f.ReplyTo != subscribeID {
+	if len(s.asked(f.ReplyTo)) == 0 {
 		return s.answered(f)
 	}
-	if f.Code == codeUnavailable && f.Topic != "" {
-		k.wg.Go(func() { s.again(ctx, k, f.Topic) })
+	if f.Code == codeUnavailable || f.Code == codeRateLimited {
+		id := f.ReplyTo
+		if i := slices.Index(s.config.Topics, f.Topic); i >= 0 {
+			id = subscribeID + "-" + strconv.Itoa(i)
+		}
+		k.wg.Go(func() { s.again(ctx, k, id) })
 		return true
 	}
 	s.deliver(k, func() bool { return true }, func() {
@@ -210,13 +237,13 @@ func (s *subscriptions) refused(ctx context.Context, k *link, f *frame) bool {
 	return true
 }
 
-// again asks for a topic once more, unless the link ends before.
-func (s *subscriptions) again(ctx context.Context, k *link, topic string) {
+// again asks once more, unless the link ends before.
+func (s *subscriptions) again(ctx context.Context, k *link, id string) {
 	timer := time.NewTimer(scale(againWindow, rand.Float64()))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		k.write(ctx, subscribeFrame{Type: typeSubscribe, ID: subscribeID, Topics: s.wishes([]string{topic})})
+		s.ask(ctx, k, id)
 	case <-k.gone:
 	}
 }

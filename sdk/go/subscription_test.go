@@ -179,6 +179,41 @@ func TestListenerAsksAgainForWhatTheOwnerCouldNotDo(t *testing.T) {
 	}
 }
 
+// An owner whose hands are full refuses a frame without looking into it.
+func TestListenerAsksAgainForAllThatARefusedFrameAskedFor(t *testing.T) {
+	t.Parallel()
+	l := newListener(t, ConnectConfig{Topics: []string{"a", "b", "c"}})
+	refuse := func(f heardFrame, code, topic string) {
+		answer := map[string]any{"type": "error", "code": code, "message": "later", "reply_to": f.ID}
+		if topic != "" {
+			answer["topic"] = topic
+		}
+		f.peer.send(answer)
+	}
+	asks := func(want string) heardFrame {
+		t.Helper()
+		f := l.asks(typeSubscribe)
+		var topics []string
+		for _, w := range f.Topics {
+			topics = append(topics, w.Topic)
+		}
+		if got := strings.Join(topics, " "); got != want {
+			t.Errorf("asked for %s, want %s", got, want)
+		}
+		return f
+	}
+	refuse(asks("a b c"), "unavailable", "")
+	refuse(asks("a b c"), "rate_limited", "")
+	all := asks("a b c")
+	l.hears(all.peer, subscribedAt("a", 1, nil), subscribedAt("c", 1, nil))
+	refuse(all, "unavailable", "b")
+	refuse(asks("b"), "unavailable", "")
+	l.hears(asks("b").peer, subscribedAt("b", 1, nil))
+	if told := len(l.told); told != 3 {
+		t.Errorf("%d answers were passed on: %+v", told, l.told)
+	}
+}
+
 func TestPublishOverAConnectionSaysWhereTheMessageIs(t *testing.T) {
 	t.Parallel()
 	l := newListener(t, ConnectConfig{})
