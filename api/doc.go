@@ -28,7 +28,8 @@
 // rows of connected peers, so what a lost worker held is not counted. A stream of a topic is a subscription of this process
 // with a bounded queue before its client; positions are the backplane's, so a client resumes at any replica. Who follows is a
 // tenant, or a peer whose session token allows the topic. Which topics that are, and which user the peer is, only the request
-// says that places it: the tokens of its answer carry it on, and no row does.
+// says that places it: the tokens of its answer carry it on, and the row of a peer that connected has its user alone. So a
+// rejoin by tenant key, which shows no such token, gives no topics unless it says which.
 //
 // # What happens when something fails
 //

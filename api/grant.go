@@ -17,19 +17,34 @@ type grant struct {
 }
 
 // grant checks what a request says of a peer; prefix is what its fields are called under.
-func (c *checks) grant(prefix string, request wire.PeerRequest) grant {
-	said := grant{user: value(request.User, "")}
-	c.require(request.User == nil || berth.ValidID(said.user), prefix+"user", reasonID)
-	if request.Topics == nil {
+func (c *checks) grant(prefix string, user *wire.ID, topics *wire.TopicGrant) grant {
+	said := grant{user: value(user, "")}
+	c.require(user == nil || berth.ValidID(said.user), prefix+"user", reasonID)
+	if topics == nil {
 		return said
 	}
 	wrong := len(c.fields)
 	said.topics = berth.TopicGrant{
-		Subscribe: c.patterns(prefix+"topics.subscribe", request.Topics.Subscribe),
-		Publish:   c.patterns(prefix+"topics.publish", request.Topics.Publish),
+		Subscribe: c.patterns(prefix+"topics.subscribe", topics.Subscribe),
+		Publish:   c.patterns(prefix+"topics.publish", topics.Publish),
 	}
 	if wrong == len(c.fields) {
 		c.require(said.topics.Valid(), prefix+"topics", fmt.Sprintf("must have at most %d characters in all", berth.MaxTopicGrant))
+	}
+	return said
+}
+
+// regrant is grant for a rejoin: what it does not say must not widen what the peer may do. known is what is kept of it.
+func (c *checks) regrant(request *wire.RejoinPeer, known grant) grant {
+	if request == nil {
+		return known
+	}
+	said := c.grant("peer.", request.User, request.Topics)
+	if request.User == nil {
+		said.user = known.user
+	}
+	if request.Topics == nil {
+		said.topics = known.topics
 	}
 	return said
 }

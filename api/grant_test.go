@@ -57,8 +57,41 @@ func TestTokensSayWhoThePeerIsAndWhichTopicsItMayUse(t *testing.T) {
 	r.says(parse[wire.Placement](t, rejoined), want)
 	again := r.call("POST", "/v1/sessions/s-1/rejoin", parse[wire.Placement](t, rejoined).RejoinToken, `{"generation":1}`)
 	r.says(parse[wire.Placement](t, again), want)
-	byKey := r.call("POST", "/v1/sessions/s-1/rejoin", r.tenant, `{"generation":1}`)
-	r.says(parse[wire.Placement](t, byKey), grant{})
+}
+
+func TestRejoinByKeyGivesWhatItSaysAndNoTopicsByItself(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	token := r.place(`{"id":"s-1","peer":{"topics":{"subscribe":["room:7"]}}}`).RejoinToken
+	none := berth.TopicGrant{Subscribe: []string{}, Publish: []string{}}
+	publish := berth.TopicGrant{Publish: []string{"room:7"}}
+	rejoin := func(body string, want grant) {
+		t.Helper()
+		a := r.call("POST", "/v1/sessions/s-1/rejoin", r.tenant, body)
+		if a.status != http.StatusOK {
+			t.Fatalf("%s: %d %s", body, a.status, a.body)
+		}
+		r.says(parse[wire.Placement](t, a), want)
+	}
+	rejoin(`{"generation":1}`, grant{topics: none})
+	r.store.mu.Lock()
+	r.store.sessions[0].peers[0].User = "ann" // it connected
+	r.store.mu.Unlock()
+	rejoin(`{"generation":1}`, grant{"ann", none})
+	rejoin(`{"generation":1,"peer":{}}`, grant{"ann", none})
+	rejoin(`{"generation":1,"peer":{"user":"bob"}}`, grant{"bob", none})
+	rejoin(`{"generation":1,"peer":{"topics":{"publish":["room:7"]}}}`, grant{"ann", publish})
+	for _, tc := range []struct{ key, peer, field string }{
+		{r.tenant, `{"user":"a b"}`, "peer.user"},
+		{r.tenant, `{"topics":{"subscribe":["**"]}}`, "peer.topics.subscribe.0"},
+		{token, `{}`, "peer"},
+		{token, `{"user":"bob","topics":{}}`, "peer"},
+	} {
+		a := r.call("POST", "/v1/sessions/s-1/rejoin", tc.key, `{"generation":1,"peer":`+tc.peer+`}`)
+		if fields := a.problem(t).Errors; a.status != http.StatusBadRequest || fields == nil || len(*fields) != 1 || (*fields)[0].Field != tc.field {
+			t.Errorf("%s: %d %s", tc.peer, a.status, a.body)
+		}
+	}
 }
 
 func TestReplayedStartMintsWhatTheRequestSays(t *testing.T) {

@@ -23,7 +23,7 @@ func (s *service) addPeer(w http.ResponseWriter, r *http.Request, id string) (pl
 	}
 	var c checks
 	peer := c.peer("", request)
-	said = c.grant("", request)
+	said = c.grant("", request.User, request.Topics)
 	if err := c.err(); err != nil {
 		return placement, said, err
 	}

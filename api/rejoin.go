@@ -33,6 +33,8 @@ func (s *service) rejoin(w http.ResponseWriter, r *http.Request, id string) (pla
 	}
 	var c checks
 	c.require(request.Generation > 0, "generation", "must be the generation of the placement that was lost, 1 or more")
+	c.require(request.Peer == nil || who.byKey, "peer", "must be absent with a rejoin token, which says it")
+	said = c.regrant(request.Peer, who.said)
 	if err := c.err(); err != nil {
 		return placement, said, err
 	}
@@ -40,14 +42,15 @@ func (s *service) rejoin(w http.ResponseWriter, r *http.Request, id string) (pla
 	who.Lost = value(request.Lost, false)
 	placement, err = s.hold(r.Context(), who.Rejoin)
 	s.countRefusal(session.TenantID, session.RequestedRegion, berth.RefusalCode(err))
-	return placement, who.said, err
+	return placement, said, err
 }
 
-// rejoiner is a peer that may rejoin, and what its rejoin token says of it. An API key says nothing.
+// rejoiner is a peer that may rejoin, and what is known of it: what its rejoin token says, or else which user it is.
 type rejoiner struct {
 	berth.Rejoin
 
-	said grant
+	said  grant
+	byKey bool // of the tenant, which may say something else
 }
 
 // rejoiner says which session and peer the request may rejoin: the credential is a tenant's key, or the rejoin token
@@ -76,9 +79,10 @@ func (s *service) rejoinerByKey(ctx context.Context, key, id string) (rejoiner, 
 	if err != nil {
 		return rejoiner{}, berth.Session{}, err
 	}
-	who := rejoiner{Rejoin: berth.Rejoin{Key: session.Key}}
+	who := rejoiner{Rejoin: berth.Rejoin{Key: session.Key}, byKey: true}
+	who.said.topics = berth.TopicGrant{Subscribe: []string{}, Publish: []string{}} // nobody knows what it had
 	if len(peers) > 0 {
-		who.PeerID = peers[0].ID
+		who.PeerID, who.said.user = peers[0].ID, peers[0].User
 	}
 	return who, session, nil
 }

@@ -84,7 +84,8 @@ func (s *service) readStart(w http.ResponseWriter, r *http.Request, tenantID str
 	}
 	var c checks
 	start = s.start(&c, tenantID, request)
-	said = c.grant("peer.", value(request.Peer, wire.PeerRequest{}))
+	peer := value(request.Peer, wire.PeerRequest{})
+	said = c.grant("peer.", peer.User, peer.Topics)
 	start.Wait = c.wait(r.Header)
 	start.IdempotencyKey = c.idempotencyKey(r.Header)
 	if err := c.err(); err != nil {

@@ -3,6 +3,7 @@ package berth
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -280,5 +281,23 @@ func TestCreateSessionLeavesThePeerToTheAPIUnlessOneIsNamed(t *testing.T) {
 	}
 	if _, named := seen[1].body["peer"]; !named {
 		t.Errorf("the named peer was not sent: %v", seen[1].body)
+	}
+}
+
+func TestRejoinByKeySaysWhatThePeerMayUse(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t, answerJSON(200, anyPlacement), answerJSON(200, anyPlacement))
+	client, _ := testClient(t, Config{URL: api.URL})
+	for _, peer := range []*RejoinPeer{nil, {User: "ann", Topics: &TopicGrant{Subscribe: []string{"a"}}}} {
+		if _, err := client.Rejoin(t.Context(), RejoinRequest{ID: "s-1", Generation: 1, Peer: peer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := api.seen()
+	if _, named := seen[0].body["peer"]; named {
+		t.Errorf("a peer that nobody named was sent: %v", seen[0].body)
+	}
+	if said, _ := json.Marshal(seen[1].body["peer"]); string(said) != `{"topics":{"subscribe":["a"]},"user":"ann"}` {
+		t.Errorf("said of the peer: %s", said)
 	}
 }

@@ -15,12 +15,24 @@ type RejoinRequest struct {
 	Token      string // the placement's RejoinToken; needed with URL; default: the API key, for the first peer
 	Generation int64  // of the placement that was lost
 	Lost       bool   // the connection to the owner failed, so an owner that is merely late need not be waited for
+
+	// Peer says who the peer is and which topics it may use, with the API key alone: a Token says it itself. Nil: who it
+	// connected as last, and no topics.
+	Peer *RejoinPeer
+}
+
+// RejoinPeer is what a rejoin by API key says of the peer.
+type RejoinPeer struct {
+	User   string      `json:"user,omitempty"`   // empty: who it connected as last
+	Topics *TopicGrant `json:"topics,omitempty"` // nil: none
 }
 
 // rejoinBody is RejoinRequest on the wire.
 type rejoinBody struct {
 	Generation int64 `json:"generation"`
 	Lost       bool  `json:"lost,omitempty"`
+
+	Peer *RejoinPeer `json:"peer,omitempty"`
 }
 
 // Rejoin returns the session's current placement, which is a new one if its owner is dead. The API holds the call for
@@ -43,7 +55,7 @@ func (c *Client) rejoin(ctx context.Context, r RejoinRequest, maxRetries int) (*
 		method: http.MethodPost,
 		url:    u,
 		token:  cmp.Or(r.Token, c.apiKey),
-		body:   rejoinBody{Generation: r.Generation, Lost: r.Lost},
+		body:   rejoinBody{Generation: r.Generation, Lost: r.Lost, Peer: r.Peer},
 		answer: &p,
 	}, maxRetries)
 	if err != nil {

@@ -539,6 +539,14 @@ type RegionCapacity struct {
 	WorkersReady    int `json:"workers_ready"`
 }
 
+// RejoinPeer Only with a tenant key. A `rejoin_token` says this itself.
+type RejoinPeer struct {
+	// Topics Which of its tenant's topics a peer may use. It travels in the peer's tokens, so all patterns together have at most
+	// 2048 characters.
+	Topics *TopicGrant `json:"topics,omitempty"`
+	User   *ID         `json:"user,omitempty"`
+}
+
 // RejoinRequest defines model for RejoinRequest.
 type RejoinRequest struct {
 	// Generation Of the placement that was lost.
@@ -546,6 +554,9 @@ type RejoinRequest struct {
 
 	// Lost The caller's own connection to the owner failed, so a late owner need not be waited for.
 	Lost *bool `json:"lost,omitempty"`
+
+	// Peer Only with a tenant key. A `rejoin_token` says this itself.
+	Peer *RejoinPeer `json:"peer,omitempty"`
 }
 
 // Renewal defines model for Renewal.
