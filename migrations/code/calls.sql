@@ -17,7 +17,7 @@ declare
     v_region text;
 begin
     foreach v_region in array p_regions loop
-        select array_agg(s.id), array_agg(s.instance), array_agg(s.region), array_agg(null::float8)
+        select array_agg(berth.seat_taken(s.id)), array_agg(s.instance), array_agg(s.region), array_agg(null::float8)
           into workers, instances, regions, ranks
           from generate_series(1, p_n) g (n)
          cross join lateral (
@@ -27,9 +27,7 @@ begin
                           and (v_region is null or w.region = v_region)
                           and (p_selector is null or w.labels @> p_selector)
                         order by (w.id = p_avoid) is true, random() limit 2) c
-                order by c.avoided is true, (
-                         select count(*) from berth.peers p
-                          where p.worker_id = c.id and p.connection_id is not null) limit 1) s;
+                order by c.avoided is true, berth.seat_load(c.id) limit 1) s;
         exit when workers is not null;
     end loop;
     workers := coalesce(workers, '{}');
@@ -39,13 +37,15 @@ $$;
 -- seat_serves says whether a peer may stay where it is. One that is connected stays with its instance until that is over,
 -- however late it is. Another stays if the instance takes new connections.
 create function berth.seat_serves(p_worker text, p_instance int, p_connected boolean) returns boolean
-language sql stable as $$
-    select exists (
+language plpgsql stable as $$
+begin
+    return exists (
         select from berth.workers w
           join berth.worker_leases l on l.worker_id = w.id and l.instance = w.instance
          where w.id = p_worker and w.instance = p_instance
            and (p_connected and w.state in ('ready', 'draining')
-                or w.state = 'ready' and w.cordoned_reason is null and l.expires_at >= clock_timestamp()))
+                or w.state = 'ready' and w.cordoned_reason is null and l.expires_at >= clock_timestamp()));
+end
 $$;
 
 -- seat_peer finds the peer of a call that a request is for: the one that it names, or a new one if there is room for it. A
@@ -185,10 +185,12 @@ end
 $$;
 
 -- call_rejoin_verdict is rejoin_verdict for one peer of a call: where its worker is well it stays, else it gets another.
--- move_peer: it is connected to a worker that is late or cut off, and lost it.
+-- move_peer: it is connected to a worker that is late or cut off, and lost it. Storms call it, and seat_serves, thousands of
+-- times: PL/pgSQL plans them once, where a function in SQL would be planned at each call.
 create function berth.call_rejoin_verdict(p_key bigint, p_peer text, p_lost boolean) returns text
-language sql stable as $$
-    select case
+language plpgsql stable as $$
+begin
+    return (select case
                when p.worker_id is null or w.state is distinct from 'ready' or w.instance <> p.instance then 'place'
                when p.connection_id is null and w.cordoned_reason is not null then 'place'
                when p_lost and (l.expires_at < clock_timestamp() or w.cordoned_reason = 'database_cut') then 'move_peer'
@@ -200,7 +202,8 @@ language sql stable as $$
       from (select) one
       left join berth.peers p on p.session = p_key and p.peer_id = p_peer
       left join berth.workers w on w.id = p.worker_id
-      left join berth.worker_leases l on l.worker_id = p.worker_id and l.instance = p.instance
+      left join berth.worker_leases l on l.worker_id = p.worker_id and l.instance = p.instance);
+end
 $$;
 
 -- move_peer takes a peer off its worker, which did not lose it as a whole.
