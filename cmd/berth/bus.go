@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berthdev/berth/internal/backplane"
+	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/config"
 	"github.com/berthdev/berth/internal/postgres"
 )
@@ -31,7 +32,7 @@ func startBus(
 	}
 	var buses []*backplane.Bus
 	for _, c := range configs {
-		c.Logger, c.Registerer = logger.With("backplane_database", c.Database), registry
+		c.Logger, c.Registerer, c.Sender = logger.With("backplane_database", c.Database), registry, berth.TopicSender
 		bus, err := backplane.New(c)
 		if err != nil {
 			return nil, err

@@ -38,6 +38,9 @@ type Config struct {
 	Database int
 	// Process is the key of this process, positive and never used before. Zero: a random one.
 	Process int64
+	// Sender names the sender that messages of a topic are of. Senders take turns, and are refused apart when too much waits of
+	// one; what the program itself has to say is of no name, and has every second turn. Nil: all are of no name.
+	Sender func(topic string) string
 	// Logger gets what happens to the listener. Nil: nobody does.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Nil: nobody does.
@@ -70,6 +73,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Process = cmp.Or(c.Process, 1+rand.Int64N(1<<62))
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Sender == nil {
+		c.Sender = func(string) string { return "" }
+	}
 	c.Linger = cmp.Or(c.Linger, 2*time.Second)
 	c.CountInterval = cmp.Or(c.CountInterval, time.Second)
 	c.ListeningAge = cmp.Or(c.ListeningAge, time.Second)
@@ -120,7 +126,7 @@ func New(config Config) (*Bus, error) {
 		return nil, fmt.Errorf("register backplane metrics: %w", err)
 	}
 	b.store = &store{pool: config.Pool, process: config.Process}
-	b.publisher = newPublisher(b.store.publish, b.metrics)
+	b.publisher = newPublisher(b.store.publish, config.Sender, b.metrics)
 	b.history = newHistorian(b.store.read, b.metrics)
 	b.roll = &roll{read: b.store.listening, life: config.ListeningAge}
 	return b, nil
@@ -194,7 +200,7 @@ func (b *Bus) Check(ctx context.Context) error { return b.listener.check(ctx) }
 // ErrUnavailable, ErrClosed, and ctx's; after ErrUnavailable and ctx's the outcome may be unknown.
 //
 // What one goroutine publishes keeps its order. Each call is part of one batch; what is called while one is in flight
-// waits for the next.
+// waits for one of the next: senders take turns, see Config.Sender.
 func (b *Bus) Publish(ctx context.Context, messages ...Outgoing) ([]Published, error) {
 	if err := checkAll(messages); err != nil {
 		return nil, err

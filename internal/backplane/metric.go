@@ -18,6 +18,7 @@ const (
 // process that had no use for them.
 type metrics struct {
 	published prometheus.Counter
+	refused   prometheus.Counter
 	unheard   prometheus.Counter
 	received  prometheus.Counter
 	delivered prometheus.Counter
@@ -35,6 +36,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, inbox func() int) (*metrics, error) {
 	m := &metrics{
 		published: counter("published_total", "Messages published by this process."),
+		refused:   counter("refused_total", "Calls of publish that were refused as too much waited already, of their sender or of all."),
 		unheard:   counter("unheard_total", "Messages published by this process that no process had a subscriber for."),
 		received:  counter("received_total", "Messages that notifications told this process of."),
 		delivered: counter("delivered_total", "Messages for which this process had a subscriber, each counted once."),
@@ -83,7 +85,7 @@ func (m *metrics) register(reg prometheus.Registerer) (failed error) {
 		return nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.published, m.unheard, m.received, m.delivered, m.recalls, m.recalled, m.behind, m.resyncs, m.drops,
+		m.published, m.refused, m.unheard, m.received, m.delivered, m.recalls, m.recalled, m.behind, m.resyncs, m.drops,
 		m.usage, m.connected, m.queued, m.inbox,
 	} {
 		failed = errors.Join(failed, reg.Register(c))

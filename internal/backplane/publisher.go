@@ -12,7 +12,7 @@ const (
 	// batchMessages and batchBytes bound a batch, unless a single post is larger.
 	batchMessages = 256
 	batchBytes    = 1 << 20
-	// maxWaiting bounds the bytes that wait to be published, as maxQueued does the messages.
+	// maxWaiting bounds the bytes that wait to be published of all senders, as maxQueued does the messages; see also maxSender.
 	maxWaiting = 16 << 20
 )
 
@@ -31,21 +31,22 @@ type outcome struct {
 }
 
 // publisher gathers what is to be published into batches. It waits for no company: what comes while a batch is in flight
-// is the next. One is in flight, so the messages of this process keep their order.
+// is the next. One is in flight, so the messages of a sender keep their order.
 type publisher struct {
 	publish func(context.Context, []Outgoing) ([]Published, error)
+	sender  func(topic string) string // as Config has it
 	metrics *metrics
 	arrived signal
 
-	mu     sync.Mutex // guards the rest
-	posts  []*post
-	queued int // messages of posts
-	bytes  int // of posts
-	open   bool
+	mu      sync.Mutex // guards the rest
+	waiting *senders
+	open    bool
 }
 
-func newPublisher(publish func(context.Context, []Outgoing) ([]Published, error), m *metrics) *publisher {
-	return &publisher{publish: publish, metrics: m, arrived: make(signal, 1)}
+func newPublisher(
+	publish func(context.Context, []Outgoing) ([]Published, error), sender func(string) string, m *metrics,
+) *publisher {
+	return &publisher{publish: publish, sender: sender, metrics: m, arrived: make(signal, 1), waiting: newSenders()}
 }
 
 // do publishes messages with the next batch, and waits until that is done or ctx is.
@@ -70,20 +71,30 @@ func (p *publisher) do(ctx context.Context, messages []Outgoing) ([]Published, e
 }
 
 func (p *publisher) add(item *post) error {
+	name := p.from(item.messages)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case !p.open:
+	if !p.open {
 		return ErrClosed
-	case p.queued+len(item.messages) > maxQueued || p.queued > 0 && p.bytes+item.bytes > maxWaiting:
-		return fmt.Errorf("%w: %d messages wait already", ErrUnavailable, p.queued)
 	}
-	p.posts = append(p.posts, item)
-	p.queued += len(item.messages)
-	p.bytes += item.bytes
-	p.metrics.queued.Set(float64(p.queued))
+	if !p.waiting.add(name, item) {
+		p.metrics.refused.Inc()
+		return fmt.Errorf("%w: too much waits already of this sender, or of all; %d messages", ErrUnavailable, p.waiting.count())
+	}
+	p.metrics.queued.Set(float64(p.waiting.count()))
 	p.arrived.raise()
 	return nil
+}
+
+// from is who sends messages: if it is several, the nameless.
+func (p *publisher) from(messages []Outgoing) string {
+	name := p.sender(messages[0].Topic)
+	for _, m := range messages[1:] {
+		if p.sender(m.Topic) != name {
+			return ""
+		}
+	}
+	return name
 }
 
 // start lets posts be added, which run publishes.
@@ -98,10 +109,10 @@ func (p *publisher) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = false
-	for _, item := range p.posts {
-		item.answer <- outcome{err: ErrClosed}
+	for s := p.waiting.next(); s != nil; s = p.waiting.next() {
+		s.posts[0].answer <- outcome{err: ErrClosed}
+		p.waiting.pass(s)
 	}
-	p.posts, p.queued, p.bytes = nil, 0, 0
 	p.metrics.queued.Set(0)
 }
 
@@ -123,8 +134,9 @@ func (p *publisher) run(ctx context.Context) {
 func (p *publisher) take() (batch []*post) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	count, messages, bytes := 0, 0, 0
-	for _, item := range p.posts {
+	messages, bytes := 0, 0
+	for s := p.waiting.next(); s != nil; s = p.waiting.next() {
+		item := s.posts[0]
 		if !item.left.Load() {
 			messages += len(item.messages)
 			bytes += item.bytes
@@ -133,15 +145,9 @@ func (p *publisher) take() (batch []*post) {
 			}
 			batch = append(batch, item)
 		}
-		count++
-		p.queued -= len(item.messages)
-		p.bytes -= item.bytes
+		p.waiting.pass(s)
 	}
-	p.posts = p.posts[count:]
-	if len(p.posts) == 0 {
-		p.posts = nil // let go of the array
-	}
-	p.metrics.queued.Set(float64(p.queued))
+	p.metrics.queued.Set(float64(p.waiting.count()))
 	return batch
 }
 

@@ -79,6 +79,20 @@ func TenantTopic(tenantID, topic string) string { return "t/" + tenantID + "/" +
 // InboxTopic is the backplane's name of what is for the users that are connected to a worker.
 func InboxTopic(workerID string) string { return "w/" + workerID }
 
+// TopicSender names who may have much to say in topics of the backplane: a tenant in its topics, or all tenants in inboxes. Empty:
+// it is a call or something else of Berth's own.
+func TopicSender(name string) string {
+	switch {
+	case strings.HasPrefix(name, "t/"):
+		end := strings.IndexByte(name[2:], '/')
+		return name[:2+max(end, 0)]
+	case strings.HasPrefix(name, "w/"):
+		return "w/"
+	default:
+		return ""
+	}
+}
+
 // DirectMessage is what goes to an inbox: data for every connection of a user.
 type DirectMessage struct {
 	TenantID string          `json:"tenant"`

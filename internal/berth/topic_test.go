@@ -60,3 +60,15 @@ func TestTopicGrantsAreBounded(t *testing.T) {
 		t.Error("the lists are bounded one by one only")
 	}
 }
+
+func TestSendersOfTopicsAreTenants(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		berth.TenantTopic("acme", "chat"): "t/acme", berth.TenantTopic("acme", "t/x"): "t/acme", berth.TenantTopic("b", "chat"): "t/b",
+		berth.InboxTopic("w1"): "w/", berth.InboxTopic("w2"): "w/", berth.CallTopic(7): "", "": "", "t/": "t/", "t/x": "t/",
+	} {
+		if got := berth.TopicSender(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
