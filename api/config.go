@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -47,6 +48,8 @@ type Config struct {
 	PublicURL string
 	// AllowedOrigins may rejoin from a browser: exact, as in "https://app.example.com". Default none.
 	AllowedOrigins []string
+	// TrustedProxies are those whose X-Forwarded-For is believed. Default none: callers behind a proxy count as one.
+	TrustedProxies []netip.Prefix
 	// Dev adds origins on this machine to AllowedOrigins.
 	Dev bool
 	// Demo opens the calls of the demo page to browsers on this machine. Default nil: they do not exist.

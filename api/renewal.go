@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -63,9 +64,9 @@ type known struct {
 	pace     *rate.Limiter
 }
 
-func newRelay(renewals Renewals) *relay {
+func newRelay(renewals Renewals, trusted []netip.Prefix) *relay {
 	return &relay{
-		renewals: renewals, strangers: newStrangers(remoteNetwork),
+		renewals: renewals, strangers: newStrangers(trusted),
 		turns: make(turns, renewalsAtOnce), lookUps: make(turns, lookUpsAtOnce), known: make(map[string]known),
 	}
 }

@@ -281,11 +281,12 @@ func TestRenewalsAreLimitedByInstanceAndGuessesByProcess(t *testing.T) {
 }
 
 // guess tries a secret from an address, and says how it was refused.
-func (r *rig) guess(t *testing.T, from string) berth.Code {
+func (r *rig) guess(t *testing.T, from string, forwarded ...string) berth.Code {
 	t.Helper()
 	secret, _ := auth.NewRenewalSecret()
 	request := httptest.NewRequestWithContext(t.Context(), "POST", renewalPath, nil)
 	request.RemoteAddr = from
+	request.Header["X-Forwarded-For"] = forwarded
 	request.Header.Set("Authorization", "Bearer "+secret)
 	_, err := r.server.service.relay.authenticate(request, "w-1")
 	if err == nil {
@@ -318,6 +319,23 @@ func TestGuessesFromOneAddressLeaveOthersTheirTurn(t *testing.T) {
 	}
 }
 
+func TestGuessesThroughTrustedProxiesCountForTheirClients(t *testing.T) {
+	t.Parallel()
+	for _, trusts := range []bool{false, true} {
+		r := newRig(t, func(c *Config, _ *store) {
+			if trusts {
+				c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+			}
+		})
+		for i := range 2 * addressBurst {
+			r.guess(t, "10.0.0.1:1", fmt.Sprintf("192.0.2.%d, 203.0.113.1", i)) // what it writes itself does not matter
+		}
+		if refused := r.guess(t, "10.0.0.1:1", "203.0.113.2") == berth.CodeUnavailable; refused == trusts {
+			t.Errorf("the proxy is trusted: %v, another client behind it is refused: %v", trusts, refused)
+		}
+	}
+}
+
 func TestLookUpsThatHangHoldUpNoRenewal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -334,25 +352,5 @@ func TestLookUpsThatHangHoldUpNoRenewal(t *testing.T) {
 	}
 	if a := r.call("POST", renewalPath, friend, renewalBody(7, nil, false)); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
-	}
-}
-
-func TestAddressesThatWereNotSeenForLongAreForgotten(t *testing.T) {
-	t.Parallel()
-	s := newStrangers(remoteNetwork)
-	used := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}) }
-	for s.of(used(0)).Allow() {
-	}
-	for n := range 3 * maxAddresses {
-		s.of(used(n + 1))
-		if n == maxAddresses && s.of(used(0)).Allow() {
-			t.Error("an address of the generation before is forgotten")
-		}
-	}
-	if held := len(s.recent) + len(s.older); held > 2*maxAddresses {
-		t.Errorf("%d addresses are remembered", held)
-	}
-	if !s.of(used(0)).Allow() {
-		t.Error("an address that nobody saw for long has no turn")
 	}
 }

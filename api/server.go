@@ -82,7 +82,7 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 		health:  health{database: deps.Database},
 		nudges:  newNudger(deps.Workers, deps.Signer, clock, deps.Log),
 		watcher: newWatcher(deps.Events, deps.Log, cfg.StreamPoll, cfg.Streams),
-		relay:   newRelay(deps.Renewals),
+		relay:   newRelay(deps.Renewals, cfg.TrustedProxies),
 
 		topicPlaces: places,
 		followed:    newFollowed(deps.Sessions, cfg.StreamKeepAlive),

@@ -10,20 +10,27 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/berthdev/berth/internal/address"
 )
 
-// retryAfterSeconds is the window over which refused callers are spread.
-const retryAfterSeconds = 8
+const (
+	// retryAfterSeconds is the window over which refused callers are spread.
+	retryAfterSeconds = 8
+	// maxAddresses bounds how many addresses one generation remembers.
+	maxAddresses = 1 << 15
+)
 
 // door refuses by HTTP status, before the upgrade. In a storm it refuses thousands a second, so an answer is made of
 // parts that exist already.
 type door struct {
-	process   *rate.Limiter
-	addresses *addressLimit // nil: no limit
-	trusted   []netip.Prefix
-	most      int64 // connections; zero: no limit
-	inside    atomic.Int64
-	metrics   *metrics
+	process    *rate.Limiter
+	addresses  *address.Table[bucket] // nil: no limit
+	perAddress pace
+	trusted    []netip.Prefix
+	most       int64 // connections; zero: no limit
+	inside     atomic.Int64
+	metrics    *metrics
 
 	later [retryAfterSeconds][]string // values of Retry-After
 	plain []string                    // value of Content-Type
@@ -40,7 +47,8 @@ func newDoor(config Config, m *metrics) *door {
 		close:   []string{"close"},
 	}
 	if per := config.UpgradeRatePerAddress; per > 0 {
-		d.addresses = newAddressLimit(pace{rate: per, burst: max(1, 2*per)})
+		d.addresses = address.NewTable[bucket](maxAddresses)
+		d.perAddress = pace{rate: per, burst: max(1, 2*per)}
 	}
 	for i := range d.later {
 		d.later[i] = []string{strconv.Itoa(1 + i)}
@@ -51,7 +59,7 @@ func newDoor(config Config, m *metrics) *door {
 // paced takes a token of the caller's address and one of the process, in this order: an address that asks too often must
 // not use up what others need.
 func (d *door) paced(w http.ResponseWriter, r *http.Request) bool {
-	if d.addresses != nil && !d.addresses.allow(clientAddress(r, d.trusted), time.Now()) {
+	if d.addresses != nil && !d.allows(address.Client(r, d.trusted), time.Now()) {
 		d.refuse(w, "address", http.StatusTooManyRequests,
 			"too many connections from this address; if it is a proxy's, name it in BERTH_TRUSTED_PROXIES\n")
 		return false
@@ -61,6 +69,18 @@ func (d *door) paced(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	return true
+}
+
+// allows takes a token of an address, if it has one.
+func (d *door) allows(from netip.Addr, now time.Time) (allowed bool) {
+	d.addresses.Change(from, func(b bucket) bucket {
+		b = d.perAddress.refill(b, now)
+		if allowed = b.tokens >= 1; allowed {
+			b.tokens--
+		}
+		return b
+	})
+	return allowed
 }
 
 // enter counts one more connection, unless there are as many as may be. On success the caller must call leave.

@@ -12,40 +12,9 @@ import (
 	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
-)
 
-func TestClientAddressIsTheRightmostThatIsNoProxy(t *testing.T) {
-	t.Parallel()
-	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}
-	for _, tc := range []struct {
-		remote string
-		header []string
-		want   string
-	}{
-		{"198.51.100.7:1234", nil, "198.51.100.7"},
-		{"198.51.100.7:1234", []string{"203.0.113.9"}, "198.51.100.7"}, // nobody vouches for it
-		{"10.0.0.1:1", nil, "10.0.0.1"},
-		{"10.0.0.1:1", []string{"203.0.113.9"}, "203.0.113.9"},
-		{"10.0.0.1:1", []string{"1.1.1.1, 203.0.113.9"}, "203.0.113.9"},            // the client wrote 1.1.1.1
-		{"10.0.0.1:1", []string{"1.1.1.1", "203.0.113.9,10.0.0.2"}, "203.0.113.9"}, // two fields, two proxies
-		{"10.0.0.1:1", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
-		{"10.0.0.1:1", []string{"1.1.1.1, unknown"}, "10.0.0.1"},
-		{"10.0.0.1:1", []string{"1.1.1.1, "}, "10.0.0.1"},
-		{"10.0.0.1:1", []string{""}, "10.0.0.1"},
-		{"10.0.0.1:1", []string{"203.0.113.9:4711"}, "203.0.113.9"},
-		{"10.0.0.1:1", []string{"[2001:db8:2:3:4:5:6:7]:4711"}, "2001:db8:2:3::"},
-		{"10.0.0.1:1", []string{"::ffff:203.0.113.9"}, "203.0.113.9"},
-		{"[::ffff:10.0.0.1]:1", []string{"203.0.113.9"}, "203.0.113.9"},
-		{"[2001:db8:1::1]:1", []string{"2001:db8:2:3:4:5:6:7"}, "2001:db8:2:3::"},
-		{"[fe80::1%eth0]:1", nil, "fe80::"},
-		{"@", []string{"203.0.113.9"}, "invalid IP"},
-	} {
-		r := &http.Request{RemoteAddr: tc.remote, Header: http.Header{"X-Forwarded-For": tc.header}}
-		if got := clientAddress(r, trusted).String(); got != tc.want {
-			t.Errorf("%s %q: %s, want %s", tc.remote, tc.header, got, tc.want)
-		}
-	}
-}
+	"github.com/berthdev/berth/internal/address"
+)
 
 // W26: what a client writes into a header neither frees it from its limit nor uses up another's.
 func TestScenario_W26_LimitCountsForTheAddressThatTheClientHas(t *testing.T) {
@@ -112,35 +81,16 @@ func TestAddressOverItsLimitTakesNothingFromOthers(t *testing.T) {
 	}
 }
 
-func TestAddressesAreForgottenInTheEnd(t *testing.T) {
-	t.Parallel()
-	l := newAddressLimit(pace{rate: 0.001, burst: 1})
-	now := time.Now()
-	first := netip.MustParseAddr("198.51.100.7")
-	l.allow(first, now)
-	address := netip.MustParseAddr("2001:db8::")
-	for i := range 3 * maxAddresses {
-		if i%100 == 0 && l.allow(first, now) {
-			t.Fatalf("an address that keeps asking was forgotten after %d others", i)
-		}
-		l.allow(address, now)
-		address = address.Next()
-	}
-	if n := len(l.recent) + len(l.older); n > 2*maxAddresses {
-		t.Fatalf("%d addresses are remembered", n)
-	}
-}
-
 func TestPropertyBucketNeverPassesMoreThanItsPace(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		p := pace{rate: float64(rapid.IntRange(1, 100).Draw(rt, "rate")), burst: float64(rapid.IntRange(1, 50).Draw(rt, "burst"))}
-		l := newAddressLimit(p)
+		d := &door{addresses: address.NewTable[bucket](1), perAddress: p}
 		start := time.Now()
 		now, passed := start, 0
 		for range rapid.IntRange(1, 300).Draw(rt, "calls") {
 			now = now.Add(time.Duration(rapid.IntRange(-5, 200).Draw(rt, "ms")) * time.Millisecond) // clocks also go back
-			if l.allow(netip.Addr{}, now) {
+			if d.allows(netip.Addr{}, now) {
 				passed++
 			}
 			if most := p.burst + p.rate*(now.Sub(start).Seconds()+1.5); float64(passed) > most {

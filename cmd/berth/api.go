@@ -210,6 +210,7 @@ func apiConfig(
 		Listen:          settings.HTTP.Listen,
 		PublicURL:       settings.HTTP.PublicURL,
 		AllowedOrigins:  settings.Edge.AllowedOrigins,
+		TrustedProxies:  config.Prefixes(settings.Proxies.Trusted),
 		Dev:             settings.Dev.Enabled,
 		Demo:            demo,
 		TURN:            turn(settings.TURN),

@@ -176,7 +176,7 @@ func workerConfig(settings config.Worker, deps worker.Deps, most int) worker.Con
 			Compression:    settings.Signaling.Compression == "on",
 
 			UpgradeRatePerAddress: float64(settings.Limits.UpgradeRatePerAddress),
-			TrustedProxies:        config.Prefixes(settings.Limits.TrustedProxies),
+			TrustedProxies:        config.Prefixes(settings.Proxies.Trusted),
 			MaxConnections:        most,
 			FrameRate:             float64(settings.Limits.FrameRate),
 			FrameBurst:            settings.Limits.FrameBurst,

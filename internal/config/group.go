@@ -128,14 +128,17 @@ type Signaling struct {
 	Compression  string        `env:"BERTH_COMPRESSION" default:"off" oneof:"off on"`
 }
 
-// Limits bound what one client, or many, can take of a worker's signaling. TrustedProxies are addresses and CIDR
-// prefixes; see [Prefixes].
+// Proxies are those in front of the process: addresses and CIDR prefixes; see [Prefixes].
+type Proxies struct {
+	Trusted []string `env:"BERTH_TRUSTED_PROXIES" kind:"network"`
+}
+
+// Limits bound what one client, or many, can take of a worker's signaling.
 type Limits struct {
-	UpgradeRatePerAddress Rate     `env:"BERTH_UPGRADE_RATE_PER_ADDRESS" default:"100/s" min:"0/s" max:"1000000/s"`
-	TrustedProxies        []string `env:"BERTH_TRUSTED_PROXIES" kind:"network"`
-	MaxConnections        int      `env:"BERTH_MAX_CONNECTIONS" default:"0" min:"0" max:"10000000"`
-	FrameRate             Rate     `env:"BERTH_FRAME_RATE" default:"50/s" min:"1/s" max:"100000/s"`
-	FrameBurst            int      `env:"BERTH_FRAME_BURST" default:"200" min:"10" max:"1000000"`
+	UpgradeRatePerAddress Rate `env:"BERTH_UPGRADE_RATE_PER_ADDRESS" default:"100/s" min:"0/s" max:"1000000/s"`
+	MaxConnections        int  `env:"BERTH_MAX_CONNECTIONS" default:"0" min:"0" max:"10000000"`
+	FrameRate             Rate `env:"BERTH_FRAME_RATE" default:"50/s" min:"1/s" max:"100000/s"`
+	FrameBurst            int  `env:"BERTH_FRAME_BURST" default:"200" min:"10" max:"1000000"`
 }
 
 // Control is the worker's internal listener, which the API asks whether the worker lives.

@@ -47,7 +47,8 @@ func meaning(name string) string {
 			"An address is one of IPv4, or a /64 of IPv6. Offices and mobile networks share one among many people. `0/s`: no limit, as for load " +
 			"tests, which come from one address.",
 		"BERTH_TRUSTED_PROXIES": "Proxies whose X-Forwarded-For is believed. The client is the right-most address in it that is none of these. Empty: " +
-			"the header is ignored, and all clients behind a proxy count as one address.",
+			"the header is ignored, and all clients behind a proxy count as one address. Workers limit upgrades by address, the API renewals with " +
+			"secrets that it does not know.",
 		"BERTH_MAX_CONNECTIONS": "Most connections of one process; above it clients get 503 and Retry-After. `0`: as many as the limit of open files " +
 			"leaves room for. A start that finds the limit of open files below this, or below 10000, logs a warning.",
 		"BERTH_FRAME_RATE": "Frames that one client may send, in the long run. Those above it are answered with `rate_limited`; a client that goes on is " +

@@ -8,6 +8,7 @@ type API struct {
 	Pool      Pool
 	HTTP      HTTP
 	Edge      Edge
+	Proxies   Proxies
 	TURN      TURN
 	Detection Detection
 	Reaper    Reaper
@@ -26,6 +27,7 @@ type Worker struct {
 	Identity  Identity
 	Signaling Signaling
 	Limits    Limits
+	Proxies   Proxies
 	Control   Control
 	Media     Media
 	Edge      Edge

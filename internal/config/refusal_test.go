@@ -102,7 +102,7 @@ func TestNetworksAreAddressesOrExactPrefixes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"10.0.0.0/8", "::1/128", "192.0.2.1/32"}
-	for i, prefix := range config.Prefixes(settings.Limits.TrustedProxies) {
+	for i, prefix := range config.Prefixes(settings.Proxies.Trusted) {
 		if prefix.String() != want[i] {
 			t.Errorf("got %s, want %s", prefix, want[i])
 		}

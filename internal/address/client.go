@@ -1,21 +1,16 @@
-package signaling
+package address
 
 import (
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 )
 
-// maxAddresses bounds how many addresses one generation of an addressLimit remembers.
-const maxAddresses = 1 << 15
-
-// clientAddress is whom a request counts for: the right-most address on its way that is no trusted proxy. What is left
-// of that in X-Forwarded-For was written by the client, or by proxies that nobody vouches for. IPv6 counts by /64, since
-// one host has that many. Without an address the result is invalid, which is one client too.
-func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
+// Client is whom a request counts for: the right-most address on its way that is no trusted proxy. What is left of that
+// in X-Forwarded-For was written by the client, or by proxies that nobody vouches for. IPv6 counts by /64, since one host
+// has that many. Without an address the result is invalid, which is one client too.
+func Client(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	remote, _ := netip.ParseAddrPort(r.RemoteAddr)
 	address := remote.Addr().Unmap()
 	for _, field := range slices.Backward(r.Header["X-Forwarded-For"]) {
@@ -65,37 +60,4 @@ func network(address netip.Addr) netip.Addr {
 	}
 	prefix, _ := address.WithZone("").Prefix(64) // 64 bits are no error for IPv6
 	return prefix.Addr()
-}
-
-// addressLimit is a token bucket for each address. Its memory is bounded: when a generation is full, the one before is
-// forgotten, so that an address which nobody saw for that long starts with a full bucket again.
-type addressLimit struct {
-	pace pace
-
-	mu            sync.Mutex
-	recent, older map[netip.Addr]bucket
-}
-
-func newAddressLimit(p pace) *addressLimit {
-	return &addressLimit{pace: p, recent: map[netip.Addr]bucket{}}
-}
-
-// allow takes a token of the address, if it has one.
-func (l *addressLimit) allow(address netip.Addr, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b, known := l.recent[address]
-	if !known {
-		b = l.older[address]
-		if len(l.recent) >= maxAddresses {
-			l.recent, l.older = map[netip.Addr]bucket{}, l.recent
-		}
-	}
-	b = l.pace.refill(b, now)
-	allowed := b.tokens >= 1
-	if allowed {
-		b.tokens--
-	}
-	l.recent[address] = b
-	return allowed
 }
