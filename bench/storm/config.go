@@ -35,9 +35,9 @@ type Config struct {
 	Workers int
 	// APIs is the number of API processes. Default 2.
 	APIs int
-	// Topics that clients listen to, each to one; as many others publish, each to its own. Default 20.
+	// Topics that clients listen to, each to one; as many others publish, each to its own. Default 40.
 	Topics int
-	// Every is between two messages of a topic. Default 500 ms.
+	// Every is between two messages of a topic. Default 2 s.
 	Every time.Duration
 	// Before is how long round trips are measured before anything happens. Default 10 s.
 	Before time.Duration
@@ -65,8 +65,8 @@ func (c Config) withDefaults() Config {
 	c.Drained = cmp.Or(c.Drained, 2000)
 	c.Workers = cmp.Or(c.Workers, 3)
 	c.APIs = cmp.Or(c.APIs, 2)
-	c.Topics = cmp.Or(c.Topics, 20)
-	c.Every = cmp.Or(c.Every, 500*time.Millisecond)
+	c.Topics = cmp.Or(c.Topics, 40)
+	c.Every = cmp.Or(c.Every, 2*time.Second)
 	c.Before = cmp.Or(c.Before, 10*time.Second)
 	c.Deadline = cmp.Or(c.Deadline, time.Minute)
 	c.Spread = cmp.Or(c.Spread, 30*time.Second)

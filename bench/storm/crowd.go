@@ -43,7 +43,9 @@ type crowd struct {
 
 	listeners  []*listener
 	publishers []*listener
-	filled     float64 // clients per second that came when nothing else was going on
+	pingers    []*pinger
+	asking     sync.WaitGroup // of pingers
+	filled     float64        // clients per second that came when nothing else was going on
 
 	quiet      context.CancelFunc // ends publishing
 	publishing sync.WaitGroup
@@ -127,8 +129,12 @@ func (c *crowd) connect(ctx context.Context, p *sdk.Placement, topic string) (*l
 	return l, nil
 }
 
-// publish has one more client for each topic, on workers that nobody leaves, publish steadily from now on.
+// publish has one more client for each topic, on workers that nobody leaves, publish steadily from now on, and some more
+// ping.
 func (c *crowd) publish(ctx context.Context, every time.Duration, safe func(worker string) bool) error {
+	if err := c.ping(ctx, safe); err != nil {
+		return err
+	}
 	for i := range c.topics {
 		l, err := c.publisher(ctx, i, safe)
 		if err != nil {
@@ -148,20 +154,35 @@ func (c *crowd) publish(ctx context.Context, every time.Duration, safe func(work
 	}
 	ctx, c.quiet = context.WithCancel(ctx)
 	for i, l := range c.publishers {
-		c.publishing.Go(func() { c.speak(ctx, l, c.topic(i), every) })
+		// One after the other over the period: together they would be a storm of their own.
+		first := every * time.Duration(i) / time.Duration(c.topics)
+		c.publishing.Go(func() {
+			if rest(ctx, first) == nil {
+				c.speak(ctx, l, c.topic(i), every)
+			}
+		})
 	}
 	return nil
 }
 
-// publisher seats a client where it is not moved. Seats that nobody takes are forgotten by the database.
+// publisher seats and connects the one who publishes to a topic.
 func (c *crowd) publisher(ctx context.Context, i int, safe func(worker string) bool) (*listener, error) {
+	p, err := c.safeSeat(ctx, fmt.Sprintf("%s-publisher-%d", c.name, i), safe)
+	if err != nil {
+		return nil, err
+	}
+	return c.connect(ctx, p, c.topic(i))
+}
+
+// safeSeat places a client where it is not moved. Seats that nobody takes are forgotten by the database.
+func (c *crowd) safeSeat(ctx context.Context, call string, safe func(worker string) bool) (*sdk.Placement, error) {
 	for try := range placings {
-		p, err := c.backend.seat(ctx, fmt.Sprintf("%s-publisher-%d-%d", c.name, i, try), "p0")
+		p, err := c.backend.seat(ctx, fmt.Sprintf("%s-%d", call, try), "p0")
 		if err != nil {
 			return nil, err
 		}
 		if safe(p.Owner.WorkerID) {
-			return c.connect(ctx, p, c.topic(i))
+			return p, nil
 		}
 	}
 	return nil, fmt.Errorf("of %d placements none was on a worker that is not about to be left", placings)
@@ -276,5 +297,9 @@ func (c *crowd) close() {
 		})
 	}
 	_ = group.Wait() // Close returns nil
+	for _, p := range c.pingers {
+		p.conn.Close()
+	}
+	c.asking.Wait()
 	c.transport.CloseIdleConnections()
 }

@@ -22,7 +22,7 @@
 //
 // Everything is read from the clock of this process. A client is back when it was welcomed. Round trips are from the moment at
 // which a publisher was to send to the moment at which a client heard it, for clients that lost nothing: before and until all
-// are back. Offsets of a topic are dense, so each client sees by itself whether it missed or doubled a message over all its
+// are back. Answers are from a frame that a client sends to what its worker says to it without the database. Offsets of a topic are dense, so each client sees by itself whether it missed or doubled a message over all its
 // connections; at the end it must have all that was published.
 //
 // The model is the article's arithmetic, see [Model].

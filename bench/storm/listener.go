@@ -11,7 +11,7 @@ import (
 	sdk "github.com/berthdev/berth/sdk/go"
 )
 
-// latency is how long a message took from its publisher to a client that heard it.
+// latency is how long a message took from its publisher to a client that heard it, or an answer from its worker.
 type latency struct {
 	at   time.Time // when it was published
 	took time.Duration
@@ -84,10 +84,15 @@ func (h *hearing) told() time.Time {
 }
 
 // between returns the latencies of messages that were published in a span, in milliseconds.
-func (h *hearing) between(from, until time.Time) (ms []float64) {
+func (h *hearing) between(from, until time.Time) []float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, l := range h.latencies {
+	return between(h.latencies, from, until)
+}
+
+// between picks those that began in a span, in milliseconds.
+func between(latencies []latency, from, until time.Time) (ms []float64) {
+	for _, l := range latencies {
 		if l.at.After(from) && l.at.Before(until) {
 			ms = append(ms, float64(l.took)/float64(time.Millisecond))
 		}

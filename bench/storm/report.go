@@ -51,14 +51,32 @@ type Case struct {
 	OthersLost   int `json:"others_lost"`   // clients of survivors whose connection ended
 	SecondDeaths int `json:"second_deaths"` // survivors that ended, or were declared lost
 
-	RoundTrip RoundTrip `json:"round_trip_ms"`
+	RoundTrip RoundTrip `json:"round_trip_ms"` // from a publish to each client of survivors that heard it
+	Answer    RoundTrip `json:"answer_ms"`     // from a frame of a client of survivors to its worker's answer, without the database
 	Messages  int       `json:"messages"`
 	Missed    int       `json:"missed_offsets"` // or doubled
 	Partial   int       `json:"incomplete_resumes"`
 	Failed    int       `json:"failed_publishes"`
 
 	ClientMiB float64 `json:"clients_mib"` // memory of this process with all clients
+	CPU       *CPU    `json:"cpu_s,omitempty"`
 	Curve     []Point `json:"curve"`
+}
+
+// CPU is what the storm cost, in seconds of one core, from the kill or the order until all were back.
+type CPU struct {
+	Clients  float64 `json:"clients"`
+	Workers  float64 `json:"workers"`
+	APIs     float64 `json:"apis"`
+	Postgres float64 `json:"postgres"`
+}
+
+// minus is what was used since.
+func (c CPU) minus(before CPU) *CPU {
+	return &CPU{
+		Clients: c.Clients - before.Clients, Workers: c.Workers - before.Workers, APIs: c.APIs - before.APIs,
+		Postgres: c.Postgres - before.Postgres,
+	}
 }
 
 // Point is how far the storm was at a time: clients that were back, and what arrived since the last point.
@@ -69,11 +87,19 @@ type Point struct {
 	Requests   int     `json:"requests"`   // rejoins and handshakes that somebody answered
 }
 
-// RoundTrip is from a publish to each client of survivors that heard it, before and during the storm.
+// RoundTrip is what clients of survivors see, before and during the storm.
 type RoundTrip struct {
 	Before Distribution `json:"before"`
 	During Distribution `json:"during"`
 	Ratio  float64      `json:"p99_ratio"`
+}
+
+func newRoundTrip(before, during []float64) RoundTrip {
+	r := RoundTrip{Before: newDistribution(before), During: newDistribution(during)}
+	if r.Before.P99 > 0 {
+		r.Ratio = r.During.P99 / r.Before.P99
+	}
+	return r
 }
 
 // Distribution describes values by nearest rank.
@@ -122,7 +148,7 @@ func (c Case) Faults() (faults []string) {
 		return faults
 	}
 	fault(c.Ratio > maxRatio, "all were back after %.1f times the model's %.1f s", c.Ratio, c.modelled())
-	fault(c.RoundTrip.Ratio > maxRoundTrip, "p99 of survivors' clients rose to %.1f times what it was", c.RoundTrip.Ratio)
+	fault(c.RoundTrip.Ratio > maxRoundTrip, "p99 of survivors' round trips rose to %.1f times what it was", c.RoundTrip.Ratio)
 	return faults
 }
 
@@ -161,9 +187,12 @@ type ShortCase struct {
 	Refusals     int      `json:"refusals"`
 	FailedAuth   int      `json:"failed_authentications"`
 	SecondDeaths int      `json:"second_deaths"`
-	BeforeP99    float64  `json:"before_p99_ms"`
+	BeforeP99    float64  `json:"before_p99_ms"` // of round trips
 	DuringP99    float64  `json:"during_p99_ms"`
 	P99Ratio     float64  `json:"p99_ratio"`
+	AnswerBefore float64  `json:"answer_before_p99_ms"`
+	AnswerDuring float64  `json:"answer_during_p99_ms"`
+	AnswerRatio  float64  `json:"answer_p99_ratio"`
 	Abnormal     int      `json:"closes_1006"`
 	Missed       int      `json:"missed_offsets"`
 	Faults       []string `json:"faults"`
@@ -177,6 +206,7 @@ func (r *Report) Short() any {
 			Clients: c.Clients, Lost: c.Lost, Back: c.Back, ClearedS: c.ClearedS, ModelS: c.modelled(), Ratio: c.Ratio,
 			Peak: c.Peak, Refusals: c.refusals(), FailedAuth: c.FailedAuth, SecondDeaths: c.SecondDeaths,
 			BeforeP99: c.RoundTrip.Before.P99, DuringP99: c.RoundTrip.During.P99, P99Ratio: c.RoundTrip.Ratio,
+			AnswerBefore: c.Answer.Before.P99, AnswerDuring: c.Answer.During.P99, AnswerRatio: c.Answer.Ratio,
 			Abnormal: c.Codes["1006"], Missed: c.Missed + c.Partial, Faults: append([]string{}, c.Faults()...),
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -128,6 +129,21 @@ func (s *scene) cordon(ctx context.Context, some func(worker string) bool) error
 		}
 	}
 	return nil
+}
+
+// cpu is what everybody but one worker used so far.
+func (s *scene) cpu(but *lab.Process) (c CPU) {
+	c.Clients = lab.ProcessCPU(os.Getpid()).Seconds()
+	c.Postgres = lab.FamilyCPU(s.rig.postgres.PID()).Seconds()
+	for _, api := range s.fleet.APIs {
+		c.APIs += lab.ProcessCPU(api.PID()).Seconds()
+	}
+	for _, w := range s.fleet.Workers {
+		if w != but {
+			c.Workers += lab.ProcessCPU(w.PID()).Seconds()
+		}
+	}
+	return c
 }
 
 // deaths counts workers that ended or were declared lost, but for the one that was killed.

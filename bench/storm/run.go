@@ -94,11 +94,14 @@ func (r *rig) kill(ctx context.Context, name string, m manner) (Case, error) {
 			return c, err
 		}
 		victim := s.fleet.Workers[0]
-		storm := storm{crowd: s.crowd, victim: victim.ID, every: r.cfg.Every, before: r.cfg.Before, patience: r.cfg.Patience,
+		storm := storm{
+			crowd: s.crowd, victim: victim.ID, every: r.cfg.Every, before: r.cfg.Before, patience: r.cfg.Patience,
+			cpu: func() CPU { return s.cpu(victim) },
 			kill: func(context.Context) error {
 				victim.Kill()
 				return nil
-			}}
+			},
+		}
 		c, err = storm.run(ctx, name)
 		if err != nil {
 			return c, err
@@ -118,6 +121,7 @@ type storm struct {
 	before   time.Duration
 	patience time.Duration
 	kill     func(context.Context) error
+	cpu      func() CPU // of everybody but the victim; nil: unknown
 }
 
 // run kills the victim and waits until everybody who lost it is back.
@@ -135,15 +139,21 @@ func (s *storm) run(ctx context.Context, name string) (c Case, err error) {
 	if err := rest(ctx, s.before); err != nil {
 		return c, err
 	}
+	used := func() *CPU { return nil }
+	if s.cpu != nil {
+		before := s.cpu()
+		used = func() *CPU { return s.cpu().minus(before) }
+	}
 	about.fault = time.Now()
 	if err := s.kill(ctx); err != nil {
 		return c, err
 	}
 	await(ctx, s.crowd, victims, about.fault, s.patience, func(*listener) bool { return true })
 	about.ended = time.Now()
+	cpu := used()
 	s.crowd.hush(ctx)
 	c = tally(name, s.crowd, about)
-	c.ClientMiB = mib
+	c.ClientMiB, c.CPU = mib, cpu
 	return c, ctx.Err()
 }
 

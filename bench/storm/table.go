@@ -46,13 +46,21 @@ func (r *Report) writeStorms(w io.Writer) error {
 }
 
 func (r *Report) writeTrips(w io.Writer) error {
-	return tabulate(w, "CASE\tBEFORE P50 MS\tP99\tDURING P50 MS\tP99\tRATIO\tMESSAGES\tMISSED\tINCOMPLETE\tCLOSES 1006\tMOVED\tOTHERS LOST\t", func(w io.Writer) {
+	err := tabulate(w, "CASE\tPUBLISH TO HEARD BEFORE P50 MS\tP99\tDURING P50 MS\tP99\tRATIO\tFRAME TO ANSWER BEFORE P50 MS\tP99\tDURING P50 MS\tP99\tRATIO\t", func(w io.Writer) {
 		for _, c := range r.Cases {
-			b, d := c.RoundTrip.Before, c.RoundTrip.During
-			fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Name, b.P50, b.P99, d.P50, d.P99,
-				c.RoundTrip.Ratio, c.Messages, c.Missed, c.Partial, c.Codes["1006"], c.Moved, c.OthersLost)
+			fmt.Fprintf(w, "%s\t%s%s\n", c.Name, c.RoundTrip.cells(), c.Answer.cells())
 		}
 	})
+	return errors.Join(err, tabulate(w, "CASE\tMESSAGES\tMISSED\tINCOMPLETE\tNOT PUBLISHED\tCLOSES 1006\tMOVED\tOTHERS LOST\t", func(w io.Writer) {
+		for _, c := range r.Cases {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Name, c.Messages, c.Missed, c.Partial, c.Failed,
+				c.Codes["1006"], c.Moved, c.OthersLost)
+		}
+	}))
+}
+
+func (r RoundTrip) cells() string {
+	return fmt.Sprintf("%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t", r.Before.P50, r.Before.P99, r.During.P50, r.During.P99, r.Ratio)
 }
 
 func (r *Report) writeDetails(w io.Writer) error {
@@ -71,11 +79,26 @@ func (r *Report) writeDetails(w io.Writer) error {
 			say("  model: %d lost / %.0f s = %.0f per second, of %.0f that the survivors take: %.1f s\n", c.Model.Lost, c.Model.WindowS,
 				c.Model.Arrivals, c.Model.Capacity, c.Model.ClearsS)
 		}
+		if c.CPU != nil {
+			say("  CPU for each that came back: workers %.1f ms, APIs %.1f, Postgres %.1f, clients %.1f; %.1f of all cores' time\n",
+				c.each(c.CPU.Workers), c.each(c.CPU.APIs), c.each(c.CPU.Postgres), c.each(c.CPU.Clients), c.busy(r.Machine.Cores))
+		}
 		for _, fault := range c.Faults() {
 			say("  NOT GOOD: %s\n", fault)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// each is seconds over all as milliseconds of one client that came back.
+func (c Case) each(seconds float64) float64 { return 1000 * seconds / float64(max(1, c.Back)) }
+
+// busy is which part of the time of all cores the storm took, until all were back.
+func (c Case) busy(cores int) float64 {
+	if c.ClearedS == 0 {
+		return 0
+	}
+	return (c.CPU.Workers + c.CPU.APIs + c.CPU.Postgres + c.CPU.Clients) / c.ClearedS / float64(max(1, cores))
 }
 
 // counts lists what was counted, in order.

@@ -47,10 +47,16 @@ func tally(name string, c *crowd, s span) Case {
 		k.heard(l)
 	}
 	k.Away, k.Attempts = newDistribution(away), newDistribution(attempts)
-	k.RoundTrip = RoundTrip{Before: newDistribution(before), During: newDistribution(during)}
-	if k.RoundTrip.Before.P99 > 0 {
-		k.RoundTrip.Ratio = k.RoundTrip.During.P99 / k.RoundTrip.Before.P99
+	k.RoundTrip = newRoundTrip(before, during)
+	before, during = nil, nil
+	for _, p := range c.pingers {
+		before = append(before, p.between(s.from, s.fault)...)
+		during = append(during, p.between(s.fault, s.ended)...)
+		if p.err() != nil {
+			k.OthersLost++
+		}
 	}
+	k.Answer = newRoundTrip(before, during)
 	k.draw(timeline)
 	return k
 }

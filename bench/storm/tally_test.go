@@ -153,7 +153,7 @@ func TestFaultsAreWhatNoStormMayDo(t *testing.T) {
 		"other workers":     func(c *Case) { c.OthersLost = 1 },
 		"missed":            func(c *Case) { c.Partial = 1 },
 		"times the model":   func(c *Case) { c.Ratio = 2.1 },
-		"p99":               func(c *Case) { c.RoundTrip.Ratio = 3.1 },
+		"round trips":       func(c *Case) { c.RoundTrip.Ratio = 3.1 },
 		"1006":              func(c *Case) { c.Name, c.Codes = CaseShed, map[string]int{"1006": 1} },
 		"still where":       func(c *Case) { c.Name = CaseDrain },
 	} {

@@ -12,7 +12,7 @@ import (
 // stormOf runs `berth bench storm` with few clients. Whether it is fast enough is not for tests, which share their machine.
 func stormOf(t *testing.T, args ...string) map[string]storm.ShortCase {
 	t.Helper()
-	args = append([]string{"bench", "storm", "--n", "60", "--drained", "40", "--topics", "5", "--before", "2s", "--json"}, args...)
+	args = append([]string{"bench", "storm", "--n", "60", "--drained", "40", "--topics", "5", "--every", "500ms", "--before", "2s", "--json"}, args...)
 	r := quiet().berth(t, args...)
 	var short storm.Short
 	if err := json.Unmarshal([]byte(r.stdout), &short); err != nil {
