@@ -121,6 +121,9 @@ func TestShedConnectionMovesAndMissesNothing(t *testing.T) {
 	}
 	(&talker{t: t, ws: ws, placed: a.placed}).expectClose(4410)
 	a.talker = a.rejoin()
+	if a.placed.Owner.WorkerID == from {
+		t.Errorf("it is on %s again", from)
+	}
 	a.listen()
 	publishTo(t, client, 10, 12)
 	a.readTo(12)

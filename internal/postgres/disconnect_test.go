@@ -91,8 +91,10 @@ func TestDisconnectsOfOneStatementAreAnsweredEachForItself(t *testing.T) {
 		array['m','old','losta','lostb','moveda','movedb','leftb','lefta','old','m'],
 		array[false,false,false,false,false,false,true,false,false,true],
 		array[false,false,false,false,true,false,false,true,true,false], 60)`,
-		[]int64{int64(media.Key), int64(media.Key), int64(lost), int64(lost), int64(moved), int64(moved), int64(left), int64(left),
-			int64(stays), int64(stays) + 1000})
+		[]int64{
+			int64(media.Key), int64(media.Key), int64(lost), int64(lost), int64(moved), int64(moved), int64(left), int64(left),
+			int64(stays), int64(stays) + 1000,
+		})
 	if want := "done done done done done done done stale stale done"; rows != want {
 		t.Errorf("got %s,\nwant %s", rows, want)
 	}
