@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,10 +14,14 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/config"
 	"github.com/berthdev/berth/internal/postgres"
+	"github.com/berthdev/berth/migrations"
 )
 
+// backplanePatience bounds the look at a database of the backplane when a process starts.
+const backplanePatience = 5 * time.Second
+
 // startBus makes the backplane of a process: over the databases that are named for it, or else over that of its store. It
-// waits for those that are away. The caller closes it before the store.
+// does not wait for those that are away: their topics are until they come, and no others. The caller closes it before the store.
 func startBus(
 	ctx context.Context, store *postgres.Store, database config.Database, several config.Backplane,
 	logger *slog.Logger, registry prometheus.Registerer,
@@ -24,10 +30,10 @@ func startBus(
 	if len(several.URLs) > 0 {
 		configs = nil
 	}
+	if err := checkBackplane(ctx, several.URLs.Reveal(), logger); err != nil {
+		return nil, err
+	}
 	for i, url := range several.URLs.Reveal() {
-		if err := awaitSchema(ctx, url, logger.With("backplane_database", i)); err != nil {
-			return nil, fmt.Errorf("BERTH_BACKPLANE_URLS, database %d: %w", i, err)
-		}
 		configs = append(configs, backplane.Config{DirectURL: url, Database: i})
 	}
 	var buses []*backplane.Bus
@@ -39,7 +45,7 @@ func startBus(
 		}
 		buses = append(buses, bus)
 	}
-	cluster, err := backplane.NewCluster(buses...)
+	cluster, err := backplane.NewCluster(backplane.ClusterConfig{Meeting: store.Pool(), Logger: logger, Registerer: registry}, buses...)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +54,27 @@ func startBus(
 		return nil, err
 	}
 	return cluster, cluster.Start(ctx)
+}
+
+// checkBackplane looks at the schema of all databases at once, and refuses one that is there and has another.
+func checkBackplane(ctx context.Context, urls []string, logger *slog.Logger) error {
+	bounded, cancel := context.WithTimeout(ctx, backplanePatience)
+	defer cancel()
+	errs := make([]error, len(urls))
+	var looking sync.WaitGroup
+	for i, url := range urls {
+		looking.Go(func() {
+			err := migrations.Check(bounded, url)
+			switch {
+			case errors.Is(err, migrations.ErrOlderSchema), errors.Is(err, migrations.ErrNewerSchema):
+				errs[i] = fmt.Errorf("BERTH_BACKPLANE_URLS, database %d: %w", i, err)
+			case err != nil && ctx.Err() == nil:
+				logger.WarnContext(ctx, "backplane database is away: its topics are unavailable until it comes", "backplane_database", i, "err", err)
+			}
+		})
+	}
+	looking.Wait()
+	return errors.Join(errors.Join(errs...), ctx.Err())
 }
 
 // proveBus refuses a pooler, through which nothing would ever be heard. A database that fails just now is no reason: the

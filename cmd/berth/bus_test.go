@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +57,37 @@ func TestTopicsAreInTheDatabasesThatAreNamedForThem(t *testing.T) {
 	}
 	if counts[0] != 0 || counts[1] == 0 || counts[2] == 0 || counts[1]+counts[2] != topics {
 		t.Errorf("topics in the main database and the others: %v", counts)
+	}
+}
+
+// A database that is away takes along its topics, and no process.
+func TestProcessStartsWhileADatabaseOfTheBackplaneIsAway(t *testing.T) {
+	t.Parallel()
+	main, first := databases.Database(t), databases.Database(t)
+	api, err := startAPI(t.Context(), settings[config.API](t, "BERTH_DATABASE_URL="+main.URL, "BERTH_LISTEN=127.0.0.1:0", "BERTH_DEV=true",
+		"BERTH_BACKPLANE_URLS="+first.URL+",postgres://nobody:hidden@127.0.0.1:1/none"), nil, testkit.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := api.stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("stop the API: %v", err)
+		}
+	})
+	var published, unavailable int
+	for i := range 20 {
+		_, err := api.bus.Publish(t.Context(), backplane.Outgoing{Topic: fmt.Sprint(i)})
+		switch {
+		case err == nil:
+			published++
+		case errors.Is(err, backplane.ErrUnavailable) && !strings.Contains(err.Error(), "hidden"):
+			unavailable++
+		default:
+			t.Error(err)
+		}
+	}
+	if published == 0 || unavailable == 0 {
+		t.Errorf("%d published, %d unavailable", published, unavailable)
 	}
 }
 

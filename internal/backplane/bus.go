@@ -19,7 +19,7 @@ import (
 const (
 	// maxInbox bounds the notifications that wait to be dispatched, of 8 kB at most each.
 	maxInbox = 1024
-	// retention and idleLife are what Purge leaves: messages of the last five minutes, and topics used in the last hour.
+	// retention and idleLife are what Purge leaves: messages of the last five minutes, and topics used in the last hour, if ever.
 	retention = 5 * time.Minute
 	idleLife  = time.Hour
 	// ownConnections is how many connections a pool has that a Bus makes itself.
@@ -167,7 +167,10 @@ func (b *Bus) Start(ctx context.Context) error {
 	}
 	ctx, b.stop = context.WithCancel(ctx)
 	b.publisher.start()
-	for _, part := range []func(context.Context){b.publisher.run, b.listener.run, b.dispatch, b.read, b.history.run, b.tidy, b.count, b.watch, b.compare} {
+	parts := []func(context.Context){
+		b.publisher.run, b.listener.run, b.dispatch, b.read, b.history.run, b.tidy, b.count, b.watch, b.compare,
+	}
+	for _, part := range parts {
 		b.running.Go(func() { part(ctx) })
 	}
 	return nil
@@ -196,8 +199,9 @@ func (b *Bus) Close() {
 func (b *Bus) Check(ctx context.Context) error { return b.listener.check(ctx) }
 
 // Publish appends messages to their topics, in this order, all or none, and has the processes told that are interested. It
-// returns when that is committed, and says of each message, in this order, where it is and who was told. Its errors are ErrInvalid and ErrTooLarge, of the first message that is either,
-// ErrUnavailable, ErrClosed, and ctx's; after ErrUnavailable and ctx's the outcome may be unknown.
+// returns when that is committed, and says of each message, in this order, where it is and who was told. Its errors are
+// ErrInvalid and ErrTooLarge, of the first message that is either, ErrUnavailable, ErrClosed, and ctx's; after ErrUnavailable and
+// ctx's the outcome may be unknown.
 //
 // What one goroutine publishes keeps its order. Each call is part of one batch; what is called while one is in flight
 // waits for one of the next: senders take turns, see Config.Sender.
@@ -249,8 +253,8 @@ func (b *Bus) started() bool {
 	return b.stop != nil && !b.closed
 }
 
-// Purge deletes messages older than five minutes, topics that were not used for an hour, and the interest of processes that
-// are gone. A job calls it every minute or so, in one process.
+// Purge deletes messages older than five minutes, topics that were not used for an hour or that nobody ever used, and the
+// interest of processes that are gone. A job calls it every minute or so, in one process.
 func (b *Bus) Purge(ctx context.Context) error {
 	if !b.started() {
 		return ErrClosed

@@ -1,25 +1,61 @@
 package backplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Cluster is a backplane over several databases, for more than one can carry. Each topic is in one of them, by its name
 // alone; so all processes must name the same databases in the same order. Its methods are those of Bus.
 type Cluster struct {
-	buses []*Bus
+	buses   []*Bus
+	meeting *meeting // nil: none
+
+	life    sync.Mutex // guards the rest
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// ClusterConfig is what a Cluster is made of besides databases.
+type ClusterConfig struct {
+	// Meeting leads to the one database that all processes have, where they find out whether all have the same databases for
+	// topics. It may lead through a pooler, and the Cluster does not close it. Nil: they do not find out.
+	Meeting *pgxpool.Pool
+	// MeetingInterval is how often they do, more or less. Zero: 12 s.
+	MeetingInterval time.Duration
+	// Logger gets what differs. Nil: nobody does.
+	Logger *slog.Logger
+	// Registerer gets a metric of that. Nil: nobody does.
+	Registerer prometheus.Registerer
 }
 
 // NewCluster makes a backplane of one Bus per database, in the order that all processes have. It has them from then on.
-func NewCluster(buses ...*Bus) (*Cluster, error) {
+func NewCluster(config ClusterConfig, buses ...*Bus) (*Cluster, error) {
 	if len(buses) == 0 {
 		return nil, errors.New("backplane: a cluster needs a database")
 	}
-	return &Cluster{buses: buses}, nil
+	c := &Cluster{buses: buses}
+	if config.Meeting == nil {
+		return c, nil
+	}
+	config.MeetingInterval = cmp.Or(config.MeetingInterval, 12*time.Second)
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
+	c.meeting = newMeeting(config, buses)
+	if config.Registerer != nil {
+		if err := config.Registerer.Register(c.meeting.mismatch); err != nil {
+			return nil, fmt.Errorf("register backplane metrics: %w", err)
+		}
+	}
+	return c, nil
 }
 
 // place is the number of the database that has a topic: that for which the hash of both is the highest. So with one more
@@ -52,6 +88,14 @@ func (c *Cluster) Start(ctx context.Context) error {
 			return inDatabase(i, err)
 		}
 	}
+	if c.meeting == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	c.life.Lock()
+	defer c.life.Unlock()
+	ctx, c.stop = context.WithCancel(ctx)
+	c.running.Go(func() { c.meeting.run(ctx) })
 	return nil
 }
 
@@ -75,6 +119,12 @@ func (c *Cluster) each(call func(*Bus) error) error {
 
 // Close closes the backplane of each database.
 func (c *Cluster) Close() {
+	c.life.Lock()
+	if c.stop != nil {
+		c.stop()
+	}
+	c.life.Unlock()
+	c.running.Wait()
 	_ = c.each(func(bus *Bus) error { // none
 		bus.Close()
 		return nil

@@ -29,7 +29,9 @@ func clusterOver(t *testing.T, dbs []*testkit.DB) (*backplane.Cluster, *promethe
 		}
 		buses = append(buses, bus)
 	}
-	cluster, err := backplane.NewCluster(buses...)
+	cluster, err := backplane.NewCluster(backplane.ClusterConfig{
+		Meeting: dbs[0].Pool, MeetingInterval: 50 * time.Millisecond, Logger: testkit.Logger(t), Registerer: registry,
+	}, buses...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@
 //
 // # How a message goes
 //
-//	Publish -> queue -> one statement per batch, one batch in flight: berth.publish
+//	Publish -> a queue for each sender, in turns -> one statement per batch, one batch in flight: berth.publish
 //	   -> log, and one packed NOTIFY per interested process: channel berth_p_<process>
 //	   -> listener: drains its connection into memory, does nothing else
 //	   -> dispatcher: parses; what continues its topic's position is delivered
@@ -37,7 +37,11 @@
 //
 // Interest is a row (topic, process), inserted under the topic's row lock; the publisher reads it after it took that lock. So
 // a message is either before the subscriber's position or notified. The row also has the number of the process's subscribers:
-// with the first it is exact, later it is written at most once a second, for all topics whose number changed.
+// with the first it is exact, later it is written at most once a second, for all topics whose number changed. Where two such
+// statements meet, the number is written again.
+//
+// A topic without a message is deleted with the last interest in it, under its row's lock, so that to name topics costs nothing
+// that lasts.
 //
 // # Life of the listener
 //
@@ -65,9 +69,11 @@
 //     its own moment, within a millisecond for each subscriber of the process and five seconds at most; until then it brings
 //     nothing, and who subscribes begins with the new epoch.
 //   - One of several databases is away: its topics are, and no others. A Publish over several may have done a part.
+//   - Processes have other databases, or another order: messages are lost between them. They meet in a database that all have, find
+//     out and say so.
 //   - The database is away: Publish fails with [ErrUnavailable], and what was in flight may have been published; a first
 //     Subscribe fails too. Those who are subscribed stay so, and get what they missed, or a notice, when it is back.
-//   - Too much waits to be published: Publish fails with [ErrUnavailable]. It never blocks for room.
+//   - Too much waits to be published of a sender, or of all: Publish fails with [ErrUnavailable]. It never blocks for room.
 //   - A subscriber is slow: it delays all others of this process. deliver must only enqueue.
 //
 // # Not promised

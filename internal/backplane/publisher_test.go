@@ -249,7 +249,10 @@ func TestSendersKeepTheirOrder(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				name := rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e"}).Draw(t, "sender")
-				item := &post{messages: make([]Outgoing, rapid.IntRange(1, MaxMessages).Draw(t, "messages")), bytes: rapid.IntRange(0, 1<<20).Draw(t, "bytes")}
+				item := &post{
+					messages: make([]Outgoing, rapid.IntRange(1, MaxMessages).Draw(t, "messages")),
+					bytes:    rapid.IntRange(0, 1<<20).Draw(t, "bytes"),
+				}
 				switch {
 				case w.add(name, item):
 					waiting[name] = append(waiting[name], item)

@@ -23,7 +23,10 @@ const (
 	healthStatement = `select usage, blocked from berth.listener_health($1::bigint)`
 	aheadStatement  = `select topic, epoch, last, interested, miscounted
 		from berth.topics_ahead($1::bigint, $2::text[], $3::text[], $4::bigint[], $5::int[])`
-	readStatement = `select ord, epoch::text, first, last, "offset", data
+	identityStatement = `select berth.backplane_identity()`
+	meetStatement     = `select berth.meet_processes($1::bigint, $2::text[], make_interval(secs => $3::float8))`
+	partStatement     = `select berth.part_process($1::bigint)`
+	readStatement     = `select ord, epoch::text, first, last, "offset", data
 		from berth.read_topics($1::text[], $2::bigint[], $3::int, $4::bigint)`
 	purgeStatement = `select berth.purge_topics(make_interval(secs => $1::float8), make_interval(secs => $2::float8), $3::int)`
 )
@@ -142,6 +145,31 @@ func (s *store) ahead(ctx context.Context, c claims) ([]head, error) {
 		return h, err
 	})
 	return heads, fault("compare topics", err)
+}
+
+// identity names the database.
+func (s *store) identity(ctx context.Context) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, identityStatement).Scan(&name)
+	return name, fault("identify the database", err)
+}
+
+// meet notes which databases the process has, nil where one is not known, and returns how many other processes that were here
+// within life have other ones.
+func (s *store) meet(ctx context.Context, databases []*string, life time.Duration) (others int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, meetStatement, s.process, databases, life.Seconds()).Scan(&others)
+	return others, fault("meet other processes", err)
+}
+
+// part takes back what meet noted.
+func (s *store) part(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, partStatement, s.process)
+	return fault("part from other processes", err)
 }
 
 // read returns a page of each topic, in their order: what it keeps after an offset. The page of one that is not there has no

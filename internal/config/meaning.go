@@ -80,8 +80,9 @@ func databaseMeanings() map[string]string {
 		"BERTH_DATABASE_DIRECT_URL": "The same database without a pooler, for migrations and for the session locks by which a worker is " +
 			"known to live, which a pooler loses.",
 		"BERTH_BACKPLANE_URLS": "Databases that carry topics, by which processes talk to each other, instead of the first one. Each topic is in one " +
-			"of them, by its name: all processes need the same list in the same order, and a topic that moves begins anew. Direct, without a pooler. " +
-			"`berth migrate up` prepares each.",
+			"of them, by its name: all processes need the same list in the same order, or they lose each other's messages, which they notice and " +
+			"say as `berth_backplane_list_mismatch`. To change it, stop all, then start all: a topic that moves begins anew. Direct, without a pooler. " +
+			"`berth migrate up` prepares each. One that is away when a process starts takes along its topics only.",
 		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. One for a worker's presence, or ten for an API's jobs, come on top.",
 	}
 }

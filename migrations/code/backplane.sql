@@ -244,6 +244,38 @@ language sql stable as $$
       left join berth.topic_interest i on i.topic = p_topic and i.process = any (listening.processes)
 $$;
 
+-- backplane_identity names this database, by whatever URL it is reached, and also after a failover; not a copy of it elsewhere.
+create function berth.backplane_identity() returns text
+language plpgsql stable as $$
+declare
+    v_database text := (select oid from pg_database where datname = current_database());
+begin
+    return (select system_identifier from pg_control_system()) || '.' || v_database;
+exception when insufficient_privilege then
+    return '?.' || v_database;
+end
+$$;
+
+-- meet_processes notes which databases a process has for topics, and returns how many others have other ones, of those that were
+-- here within p_life. What one does not know does not differ.
+create function berth.meet_processes(p_process bigint, p_list text[], p_life interval) returns int
+language plpgsql as $$
+begin
+    insert into berth.backplane_processes (process, list, address) values (p_process, p_list, inet_client_addr())
+    on conflict (process) do update set list = excluded.list, address = excluded.address, at = clock_timestamp();
+    return (select count(*) from berth.backplane_processes o
+             where o.at > clock_timestamp() - p_life
+               and (cardinality(o.list) <> cardinality(p_list)
+                    or exists (select from unnest(o.list, p_list) as l (other, own) where l.other <> l.own)));
+end
+$$;
+
+-- part_process takes back what meet_processes noted.
+create function berth.part_process(p_process bigint) returns void
+language sql volatile as $$
+    delete from berth.backplane_processes where process = p_process
+$$;
+
 -- read_topics returns what topics keep after an offset each: at most p_limit messages of p_bytes together (one at least) per
 -- topic, lowest first, and a row without one where there is none. first is the lowest offset that is kept, last the highest
 -- that was taken. ord is the place among the topics asked for, from 1; a topic may be asked for twice. One that is not there
@@ -301,6 +333,7 @@ begin
       from (select distinct process from berth.topic_interest) p where berth.nobody_listens(p.process);
     delete from berth.topic_interest where ctid = any (array(
         select i.ctid from berth.topic_interest i where i.process = any (v_dead) order by i.topic, i.process for update));
+    delete from berth.backplane_processes where at < clock_timestamp() - interval '1 hour';
     return coalesce(cardinality(v_topics), 0);
 end
 $$;
