@@ -52,8 +52,8 @@
 //
 // Hub.mu guards all bookkeeping and is never held during a call to the directory, the media engine or a socket. Lock
 // order: Hub.mu or peer.mu, then sender.mu; [Config].Awake may be asked under any of them. A connection has one
-// goroutine, which waits for something to read; the join and each message are handled in others, one at a time, and a
-// writer exists only while the queue is not empty, so that an idle connection keeps no deep stack. The hub waits for
+// goroutine, which waits for something to read. The join runs in another; messages are handled, one at a time, and frames
+// written in those of a crew that all connections share, so that an idle connection keeps no deep stack. The hub waits for
 // all of them in [Hub.Close]. Timers only look at the books and enqueue; one that fires late finds its cause gone.
 //
 // # Not promised

@@ -122,7 +122,8 @@ type Hub struct {
 	ping    []byte // the frame
 	inbox   inbox
 	recent  recent
-	tasks   sync.WaitGroup // connections, their writers, and the settler
+	tasks   sync.WaitGroup // connections and the settler
+	crew    crew           // writes for connections, and handles what they send
 
 	mu        sync.Mutex
 	admission Admission
@@ -221,4 +222,5 @@ func (h *Hub) Close(ctx context.Context, retry time.Duration) {
 	})
 	defer stop()
 	h.tasks.Wait()
+	h.crew.end() // only connections give it tasks
 }

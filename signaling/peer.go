@@ -65,13 +65,13 @@ func (p *peer) gone(held berth.Held) departure {
 	}
 }
 
-// read handles messages one by one, each in a goroutine of its own: the stack that this takes would stay with a connection
-// that is idle again.
+// read handles messages one by one, each in another goroutine: the stack that this takes would stay with a connection that
+// is idle again.
 func (p *peer) read(ctx context.Context) {
 	more := make(chan bool)
 	for {
 		p.sender.wire.Await()
-		p.hub.tasks.Go(func() { more <- p.readOne(ctx) })
+		p.hub.crew.do(func() { more <- p.readOne(ctx) })
 		if !<-more {
 			return
 		}

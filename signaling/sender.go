@@ -59,7 +59,7 @@ type sender struct {
 	wire    wire
 	limits  limits
 	awake   func() time.Time // since when this process runs without a pause
-	spawn   func(func())     // starts a goroutine that the hub waits for
+	spawn   func(func())     // runs in another goroutine, which the hub waits for
 	onClose func(websocket.StatusCode)
 
 	mu      sync.Mutex

@@ -90,7 +90,7 @@ func (h *Hub) holdsID(id string) bool {
 // start serves an upgraded connection in a goroutine of its own, which needs a smaller stack than the HTTP server's.
 func (h *Hub) start(ctx context.Context, wire wire, hs handshake) {
 	s := newSender(wire, limits{bytes: h.config.QueueBytes, age: h.config.QueueAge, grace: h.config.CloseGrace},
-		h.config.Awake, h.tasks.Go, h.metrics.closed)
+		h.config.Awake, h.crew.do, h.metrics.closed)
 	h.mu.Lock()
 	if h.stopped {
 		h.mu.Unlock()
