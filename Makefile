@@ -18,6 +18,13 @@ CLAIMS_FLAGS ?=
 # Arguments for `berth bench failover`, for example: make bench/failover FAILOVER_FLAGS="--only kills --detector presence"
 FAILOVER_FLAGS ?=
 
+# Arguments for `berth bench storm`, for example: make bench/storm STORM_FLAGS="--only kill --n 1000"
+STORM_FLAGS ?=
+
+# The `berth dev` that make gameday makes a storm at, and arguments for it, for example: GAMEDAY_FLAGS="--n 100"
+GAMEDAY_URL ?= http://127.0.0.1:8080
+GAMEDAY_FLAGS ?=
+
 # How long make test/proof runs. A part is spent on each of its tests, one after another.
 DURATION ?= 10m
 
@@ -25,7 +32,7 @@ DURATION ?= 10m
 KILLS ?= 5
 
 .PHONY: help deps deps/demo deps/bench demo build test test/fast test/proof test/chaos test/compose lint vuln generate verify bench bench/claims \
-	bench/failover bench/failover-browser tidy
+	bench/storm gameday bench/failover bench/failover-browser tidy
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +90,12 @@ bench/claims: deps/bench build ## measure placement next to Redis and plain Post
 
 bench/failover: deps/demo build ## measure detection, pauses and cost of all detectors (40 minutes); writes bench/results/failover.json and plots
 	bin/berth bench failover --article --out bench/results/failover.json --plots bench/results $(FAILOVER_FLAGS)
+
+bench/storm: deps/demo build ## kill, drain and shed workers with thousands of clients (10 minutes); writes bench/results/storm.json and storm.svg
+	bin/berth bench storm --out bench/results/storm.json --plot bench/results/storm.svg $(STORM_FLAGS)
+
+gameday: build ## kill a worker of the `berth dev` that runs, with 500 clients on it, and say whether all went well (30 seconds)
+	bin/berth bench storm --against $(GAMEDAY_URL) $(GAMEDAY_FLAGS)
 
 bench/failover-browser: deps build ## kill a browser's worker KILLS times (5), release binary; writes bench/results/browser-failover.json
 	BERTH_TEST_BINARY=$(CURDIR)/bin/berth go test -run '^$$' -bench BrowserFailover -benchtime $(KILLS)x -timeout 30m ./e2e \

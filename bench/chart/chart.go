@@ -22,11 +22,17 @@ const (
 	margin = 3 * vg.Millimeter
 )
 
-// Blue, Orange, Red and Sky can be told apart by people who see no red.
-func Blue() color.Color   { return color.RGBA{R: 0, G: 114, B: 178, A: 255} }
+// Blue is the first color. All of them can be told apart by people who see no red.
+func Blue() color.Color { return color.RGBA{R: 0, G: 114, B: 178, A: 255} }
+
+// Orange is the second color.
 func Orange() color.Color { return color.RGBA{R: 230, G: 159, B: 0, A: 255} }
-func Red() color.Color    { return color.RGBA{R: 213, G: 94, B: 0, A: 255} }
-func Sky() color.Color    { return color.RGBA{R: 86, G: 180, B: 233, A: 255} }
+
+// Red is the third color, for what is worse.
+func Red() color.Color { return color.RGBA{R: 213, G: 94, B: 0, A: 255} }
+
+// Sky is the fourth color.
+func Sky() color.Color { return color.RGBA{R: 86, G: 180, B: 233, A: 255} }
 
 // New is a plot with a title, axes with units and a grid.
 func New(title, x, y string) *plot.Plot {

@@ -92,16 +92,26 @@ func (c Config) Validate() error {
 	for _, name := range c.Cases {
 		require(slices.Contains(Cases(), name), "only", fmt.Sprintf("has %q, which is none of %q", name, Cases()))
 	}
+	c.sizes(require)
+	c.times(require)
+	return errors.Join(errs...)
+}
+
+// sizes says which number cannot be.
+func (c Config) sizes(require func(ok bool, field, remedy string)) {
 	require(c.N >= 2*c.Workers && c.N <= 100_000, "n", "must be two for each worker to 100000")
 	require(c.Drained >= 2 && c.Drained <= 50_000, "drained", "must be 2 to 50000")
 	require(c.Workers >= 2 && c.Workers <= 32, "workers", "must be 2 to 32, since one is lost")
 	require(c.APIs >= 1 && c.APIs <= 16, "apis", "must be 1 to 16")
 	require(c.Topics >= 1 && c.Topics <= 1000, "topics", "must be 1 to 1000")
+	require(c.UpgradeRate >= 1 && c.UpgradeRate <= 1_000_000, "upgrade-rate", "must be 1 to 1000000")
+}
+
+// times says which duration cannot be.
+func (c Config) times(require func(ok bool, field, remedy string)) {
 	require(c.Every >= 50*time.Millisecond && c.Every <= time.Minute, "every", "must be 50ms to 1m")
-	require(c.Before >= 2*c.Every && c.Before <= 10*time.Minute, "before", "must be two messages of a topic to 10m")
+	require(c.Before >= c.Every && c.Before <= 10*time.Minute, "before", "must be 10m at most, and not shorter than every")
 	require(c.Deadline >= time.Second && c.Deadline <= time.Hour && c.Deadline%time.Second == 0, "deadline", "must be 1s to 1h in whole seconds")
 	require(c.Spread >= time.Second && c.Spread <= time.Hour && c.Spread%time.Second == 0, "spread", "must be 1s to 1h in whole seconds")
 	require(c.Patience >= 10*time.Second && c.Patience <= time.Hour, "patience", "must be 10s to 1h")
-	require(c.UpgradeRate >= 1 && c.UpgradeRate <= 1_000_000, "upgrade-rate", "must be 1 to 1000000")
-	return errors.Join(errs...)
 }

@@ -12,6 +12,9 @@ import (
 // GameDayClients is how many clients a game day has by default: a laptop should not notice.
 const GameDayClients = 500
 
+// gameDayTolerated is the p99 of round trips that nobody notices, in milliseconds.
+const gameDayTolerated = 100
+
 // GameDay makes a storm at a running `berth dev`: it kills the worker that has most of the clients, as the demo page does. The
 // configuration says how many there are, and how long things take; the fleet is there already.
 func GameDay(ctx context.Context, address string, cfg Config) (c Case, err error) {
@@ -42,13 +45,16 @@ func GameDay(ctx context.Context, address string, cfg Config) (c Case, err error
 		return c, errors.New("`berth dev` has one worker: nobody could take its clients. Start it with --workers 3")
 	}
 	victim := workers[0]
-	storm := storm{crowd: crowd, victim: victim, every: cfg.Every, before: cfg.Before, patience: cfg.Patience,
+	storm := storm{
+		crowd: crowd, victim: victim, every: cfg.Every, before: cfg.Before, patience: cfg.Patience,
 		kill: func(ctx context.Context) error {
 			return b.post(ctx, "/demo/kill", map[string]any{"worker_id": victim}, nil)
-		}}
+		},
+	}
 	if c, err = storm.run(ctx, CaseKill); err != nil {
 		return c, err
 	}
+	c.Tolerated = gameDayTolerated
 	model := newModel(c.Lost, len(workers)-1, cfg.UpgradeRate, c.Filled)
 	c.Model, c.Ratio = &model, c.ClearedS/model.ClearsS
 	return c, nil

@@ -153,7 +153,7 @@ func TestFaultsAreWhatNoStormMayDo(t *testing.T) {
 		"other workers":     func(c *Case) { c.OthersLost = 1 },
 		"missed":            func(c *Case) { c.Partial = 1 },
 		"times the model":   func(c *Case) { c.Ratio = 2.1 },
-		"round trips":       func(c *Case) { c.RoundTrip.Ratio = 3.1 },
+		"round trips":       func(c *Case) { c.RoundTrip = newRoundTrip([]float64{10}, []float64{31}) },
 		"1006":              func(c *Case) { c.Name, c.Codes = CaseShed, map[string]int{"1006": 1} },
 		"still where":       func(c *Case) { c.Name = CaseDrain },
 	} {
@@ -162,6 +162,11 @@ func TestFaultsAreWhatNoStormMayDo(t *testing.T) {
 		if faults := c.Faults(); len(faults) != 1 || !strings.Contains(faults[0], what) {
 			t.Errorf("%s: %q", what, faults)
 		}
+	}
+	small := aStorm()
+	small.Tolerated, small.RoundTrip = 100, newRoundTrip([]float64{1}, []float64{99})
+	if faults := small.Faults(); len(faults) != 0 {
+		t.Errorf("nobody notices: %q", faults)
 	}
 	worse := aStorm()
 	worse.Name, worse.Ratio, worse.RoundTrip.Ratio = CaseNoJitter, 9, 9
