@@ -39,11 +39,11 @@ func newMeeting(config ClusterConfig, buses []*Bus) *meeting {
 func (m *meeting) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.identify(ctx)
-		others, err := m.store.meet(ctx, m.databases, 3*m.interval)
-		switch {
-		case err == nil:
+		// Given up, the statement might come to its end after the farewell.
+		others, err := m.store.meet(context.WithoutCancel(ctx), m.databases, 3*m.interval)
+		if err == nil {
 			m.compare(ctx, others)
-		case ctx.Err() == nil:
+		} else {
 			m.log.WarnContext(ctx, "backplane databases not compared with other processes", "err", err)
 		}
 		sleep(ctx, m.interval*3/4+rand.N(m.interval/2))

@@ -134,3 +134,19 @@ func TestDatabaseThatIsAwayIsNoOther(t *testing.T) {
 		t.Errorf("%d alarms", n)
 	}
 }
+
+// A process that stops while it says which databases it has is forgotten all the same.
+func TestProcessThatStoppedIsForgotten(t *testing.T) {
+	t.Parallel()
+	db := databases.Database(t)
+	for i := range 20 {
+		m := meets(t, db, db.URL)
+		if i%2 == 0 {
+			known(t, db, 1, 1)
+		}
+		m.cluster.Close()
+		if n := value[int](t, db, "select count(*) from berth.backplane_processes"); n != 0 {
+			t.Fatalf("round %d: %d processes are left", i, n)
+		}
+	}
+}
