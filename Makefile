@@ -25,6 +25,10 @@ STORM_FLAGS ?=
 GAMEDAY_URL ?= http://127.0.0.1:8080
 GAMEDAY_FLAGS ?=
 
+# Arguments for `berth bench connections` and `berth bench fanout`, for example: make bench/fanout FANOUT_FLAGS="--rounds 1"
+CONNECTIONS_FLAGS ?=
+FANOUT_FLAGS ?=
+
 # How long make test/proof runs. A part is spent on each of its tests, one after another.
 DURATION ?= 10m
 
@@ -32,7 +36,7 @@ DURATION ?= 10m
 KILLS ?= 5
 
 .PHONY: help deps deps/demo deps/bench demo build test test/fast test/proof test/chaos test/compose lint vuln generate verify bench bench/claims \
-	bench/storm gameday bench/failover bench/failover-browser tidy
+	bench/connections bench/fanout bench/storm gameday bench/failover bench/failover-browser tidy
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z\/-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +100,16 @@ bench/storm: deps/demo build ## kill, drain and shed workers with thousands of c
 
 gameday: build ## kill a worker of the `berth dev` that runs, with 500 clients on it, and say whether all went well (30 seconds)
 	bin/berth bench storm --against $(GAMEDAY_URL) $(GAMEDAY_FLAGS)
+
+bench/connections: deps/demo build bin/centrifuge ## measure the memory of 10,000 idle connections (25 minutes); writes bench/results/connections.json
+	bin/berth bench connections --centrifuge bin/centrifuge --out bench/results/connections.json $(CONNECTIONS_FLAGS)
+
+bench/fanout: deps/bench build bin/centrifuge ## measure fan-out next to centrifuge and Redis (9 minutes); writes bench/results/fanout.json
+	bin/berth bench fanout --centrifuge bin/centrifuge --out bench/results/fanout.json $(FANOUT_FLAGS)
+
+# A module of its own, so that nobody else needs the library.
+bin/centrifuge: $(wildcard bench/centrifuge/*.go) bench/centrifuge/go.mod bench/centrifuge/go.sum
+	cd bench/centrifuge && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o ../../bin/centrifuge .
 
 bench/failover-browser: deps build ## kill a browser's worker KILLS times (5), release binary; writes bench/results/browser-failover.json
 	BERTH_TEST_BINARY=$(CURDIR)/bin/berth go test -run '^$$' -bench BrowserFailover -benchtime $(KILLS)x -timeout 30m ./e2e \

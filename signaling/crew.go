@@ -37,7 +37,6 @@ func (c *crew) work(task func()) {
 	next := make(chan func(), 1)
 	for ok := true; ok; task, ok = <-next {
 		task()
-		task = nil // what it holds is not to wait with us
 		if !c.rest(next) {
 			return
 		}

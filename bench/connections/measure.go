@@ -51,10 +51,10 @@ func (r *rig) measure(ctx context.Context, s subject) (m Measurement, err error)
 	}
 	began := time.Now()
 	crowd, err := r.fill(ctx, s, at)
-	defer crowd.Close()
 	if err != nil {
 		return m, err
 	}
+	defer crowd.Close()
 	opening := time.Since(began)
 	full, err := read(ctx, at.holder)
 	if err != nil {

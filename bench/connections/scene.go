@@ -2,7 +2,6 @@ package connections
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -89,7 +88,8 @@ const (
 	settlePeriods = 3
 )
 
-// fill opens n connections with their subscriptions and waits until all are idle.
+// fill opens n connections with their subscriptions and waits until all are idle. The crowd must be closed. After an error
+// there is none.
 func (r *rig) fill(ctx context.Context, s subject, at *scene) (*socket.Crowd, error) {
 	done := make([]chan struct{}, r.cfg.N)
 	for i := range done {
@@ -104,7 +104,7 @@ func (r *rig) fill(ctx context.Context, s subject, at *scene) (*socket.Crowd, er
 		}
 	})
 	if err != nil {
-		return crowd, err
+		return nil, err
 	}
 	if s.topics > 0 {
 		err = socket.Each(ctx, r.cfg.N, openers, func(ctx context.Context, i int) error {
@@ -114,7 +114,14 @@ func (r *rig) fill(ctx context.Context, s subject, at *scene) (*socket.Crowd, er
 			return await(ctx, done[i])
 		})
 	}
-	return crowd, errors.Join(err, crowd.Settle(ctx, settlePeriods*r.cfg.Ping))
+	if err == nil {
+		err = crowd.Settle(ctx, settlePeriods*r.cfg.Ping)
+	}
+	if err != nil {
+		crowd.Close()
+		return nil, err
+	}
+	return crowd, nil
 }
 
 func await(ctx context.Context, done <-chan struct{}) error {

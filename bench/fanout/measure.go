@@ -17,7 +17,7 @@ const (
 	// openers is how many members join at a time.
 	openers = 32
 	// quiet is how long it is looked at what connections cost without messages.
-	quiet = 2 * time.Second
+	quiet = 5 * time.Second
 	// drainLimit bounds the wait for messages that are under way at the end of the window.
 	drainLimit = 5 * time.Second
 	drainPoll  = 20 * time.Millisecond
@@ -33,7 +33,7 @@ type audience struct {
 	holders []map[int]bool // those that have members of a topic, by topic
 }
 
-// gather connects all members, and has them subscribe.
+// gather connects all members, and has them subscribe. The crowd must be closed. After an error there is none.
 func gather(ctx context.Context, s shape, at *scene) (*audience, error) {
 	a := &audience{shape: s, scene: at, window: &window{}, holders: make([]map[int]bool, s.topics)}
 	a.window.never()
@@ -54,14 +54,19 @@ func gather(ctx context.Context, s shape, at *scene) (*audience, error) {
 		return c, err
 	}, func(i int, message []byte) { a.ears[i].hear(message) })
 	if err != nil {
-		return a, err
+		return nil, err
 	}
-	return a, socket.Each(ctx, s.members, openers, func(ctx context.Context, i int) error {
+	err = socket.Each(ctx, s.members, openers, func(ctx context.Context, i int) error {
 		if err := at.subscribe(a.crowd.Conns[i], s.topic(s.topicOf(i))); err != nil {
 			return fmt.Errorf("subscribe: %w", err)
 		}
 		return a.ears[i].awaitAnswer(ctx.Done())
 	})
+	if err != nil {
+		a.crowd.Close()
+		return nil, err
+	}
+	return a, nil
 }
 
 // heard is how many messages of the window came so far, to all members.
@@ -90,10 +95,10 @@ func (r *rig) measure(ctx context.Context, s shape, system string) (m Measuremen
 	}
 	defer func() { err = errors.Join(err, at.close(ctx)) }()
 	a, err := gather(ctx, s, at)
-	defer a.crowd.Close()
 	if err != nil {
 		return m, err
 	}
+	defer a.crowd.Close()
 	o, err := r.observe(ctx, a)
 	if err != nil {
 		return m, err

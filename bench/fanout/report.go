@@ -93,7 +93,7 @@ func (m *Measurement) numbers() []*float64 {
 	return []*float64{
 		&m.Published, &m.Writes, &m.P50, &m.P99, &m.Max,
 		&m.Received, &m.Delivered, &m.Needed, &m.Broadcast, &m.ProcessesPerTopic, &m.Ratio, &m.BroadcastRatio,
-		&m.CPU, &m.CPUWithStore, &m.ServersPercent, &m.StorePercent, &m.ClientsPercent, &m.QuietPercent, &m.QuietStore,
+		&m.CPU, &m.CPUWithStore, &m.AboveQuiet, &m.ServersPercent, &m.StorePercent, &m.ClientsPercent, &m.QuietPercent, &m.QuietStore,
 		&m.StoreWakes, &m.ListenerWakes,
 	}
 }

@@ -27,6 +27,8 @@ type Measurement struct {
 	// CPU for each write, in microseconds: of the servers, and with their store's.
 	CPU          float64 `json:"cpu_us_per_write"`
 	CPUWithStore float64 `json:"cpu_with_store_us_per_write"`
+	// AboveQuiet is that of servers and store, without what they use while no message flows.
+	AboveQuiet float64 `json:"cpu_with_store_above_quiet_us_per_write"`
 	// Shares of one core, in percent: while messages flow, and of the servers while none do.
 	ServersPercent float64 `json:"servers_cpu_percent"`
 	StorePercent   float64 `json:"store_cpu_percent"`
@@ -80,4 +82,6 @@ func (m *Measurement) spend(o observation, writes float64) {
 	m.ClientsPercent = percent(o.to.own-o.from.own, o.from, o.to)
 	m.QuietPercent = percent(o.quiet[1].servers-o.quiet[0].servers, o.quiet[0], o.quiet[1])
 	m.QuietStore = percent(o.quiet[1].store-o.quiet[0].store, o.quiet[0], o.quiet[1])
+	share := (m.ServersPercent + m.StorePercent - m.QuietPercent - m.QuietStore) / 100
+	m.AboveQuiet = perWrite(time.Duration(share * float64(o.to.at.Sub(o.from.at))))
 }

@@ -38,7 +38,7 @@ type Crowd struct {
 }
 
 // Open makes n connections, some at a time. hear takes the messages of connection i, one at a time, and must not keep them.
-// The crowd must be closed, also after an error.
+// The crowd must be closed. After an error there is none.
 func Open(
 	ctx context.Context, n, parallel int, join func(ctx context.Context, i int) (*Conn, error), hear func(i int, message []byte),
 ) (*Crowd, error) {
@@ -55,7 +55,11 @@ func Open(
 		})
 		return nil
 	})
-	return c, err
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // Whole is an error if a connection ended.
@@ -95,11 +99,8 @@ func (c *Crowd) Settle(ctx context.Context, limit time.Duration) error {
 	return c.Whole()
 }
 
-// Close cuts all connections and waits until nobody reads them. A nil crowd is closed.
+// Close cuts all connections and waits until nobody reads them. It may be called more than once.
 func (c *Crowd) Close() {
-	if c == nil {
-		return
-	}
 	c.closing.Store(true)
 	for _, conn := range c.Conns {
 		if conn != nil {

@@ -31,10 +31,10 @@ func TestCrowdSettlesOnceAllWerePinged(t *testing.T) {
 	crowd, err := socket.Open(t.Context(), 20, 4, func(ctx context.Context, _ int) (*socket.Conn, error) {
 		return socket.Dial(ctx, url, socket.Options{Dialect: socket.Berth()})
 	}, func(int, []byte) { heard.Add(1) })
-	defer crowd.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer crowd.Close()
 	deadline := time.Now().Add(10 * time.Second)
 	for i := 0; i < 20; {
 		if crowd.Conns[i].Pings() == 2 {
@@ -57,10 +57,10 @@ func TestCrowdThatLostSomebodyIsNotWhole(t *testing.T) {
 	crowd, err := socket.Open(t.Context(), 1, 1, func(ctx context.Context, _ int) (*socket.Conn, error) {
 		return socket.Dial(ctx, url, socket.Options{})
 	}, func(int, []byte) {})
-	defer crowd.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer crowd.Close()
 	if err := crowd.Settle(t.Context(), 10*time.Second); err == nil || !strings.Contains(err.Error(), "1013") {
 		t.Errorf("%v", err)
 	}

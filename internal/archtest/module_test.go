@@ -39,7 +39,7 @@ func readGoMod(t *testing.T, dir string) goMod {
 func TestModulesNameTheSameGoAndReplaceNothing(t *testing.T) {
 	t.Parallel()
 	root := openRepository(t).root
-	for _, dir := range []string{root, filepath.Join(root, "tools")} {
+	for _, dir := range []string{root, filepath.Join(root, "tools"), filepath.Join(root, "bench", "centrifuge")} {
 		mod := readGoMod(t, dir)
 		if mod.Go != oldestGo {
 			t.Errorf("%s: go %s, want %s: users of the SDK build with it, and images set to GOTOOLCHAIN=local cannot switch", dir, mod.Go, oldestGo)
