@@ -101,10 +101,10 @@ bench/storm: deps/demo build ## kill, drain and shed workers with thousands of c
 gameday: build ## kill a worker of the `berth dev` that runs, with 500 clients on it, and say whether all went well (30 seconds)
 	bin/berth bench storm --against $(GAMEDAY_URL) $(GAMEDAY_FLAGS)
 
-bench/connections: deps/demo build bin/centrifuge ## measure the memory of 10,000 idle connections (25 minutes); writes bench/results/connections.json
+bench/connections: deps/demo build bin/centrifuge ## measure the memory of 10,000 idle connections (12 minutes); writes bench/results/connections.json
 	bin/berth bench connections --centrifuge bin/centrifuge --out bench/results/connections.json $(CONNECTIONS_FLAGS)
 
-bench/fanout: deps/bench build bin/centrifuge ## measure fan-out next to centrifuge and Redis (9 minutes); writes bench/results/fanout.json
+bench/fanout: deps/bench build bin/centrifuge ## measure fan-out next to centrifuge and Redis (8 minutes); writes bench/results/fanout.json
 	bin/berth bench fanout --centrifuge bin/centrifuge --out bench/results/fanout.json $(FANOUT_FLAGS)
 
 # A module of its own, so that nobody else needs the library.

@@ -29,7 +29,7 @@ func benchConnectionsCommand() *cobra.Command {
 		Short: "Measure the memory of an idle connection, next to the centrifuge library",
 		Long: "Open many connections to one worker process, and to a server on the centrifuge library, and report what each costs\n" +
 			"in memory. Needs PostgreSQL's server binaries, and as many open files as connections, for this process and for the\n" +
-			"server; nothing else should run on the machine meanwhile. All of it takes about 20 minutes.",
+			"server; nothing else should run on the machine meanwhile. All of it takes about 12 minutes.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBenchConnections(cmd, flags) },
 	}
