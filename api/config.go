@@ -66,6 +66,9 @@ type Config struct {
 	BodyTimeout time.Duration
 	// RejoinHold is how long a rejoin waits while its session's owner is in question. Default berth.RejoinHoldLimit, 5 s.
 	RejoinHold time.Duration
+	// RejoinRate is how many rejoins per second this process works on. Those above it wait for their turn for RejoinHold, and
+	// are refused beyond that. Default 500.
+	RejoinRate float64
 	// Streams is how many event streams may be open at once. One tenant may have a quarter of them. Default 256.
 	Streams int
 	// TopicStreams is how many streams of topics may be open at once. One tenant may have a quarter of them. Default 4096.
@@ -102,6 +105,7 @@ func (c Config) withDefaults() Config {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, 10*time.Second)
 	c.RejoinHold = cmp.Or(c.RejoinHold, berth.RejoinHoldLimit)
+	c.RejoinRate = cmp.Or(c.RejoinRate, 500)
 	c.Streams = cmp.Or(c.Streams, 256)
 	c.TopicStreams = cmp.Or(c.TopicStreams, 4096)
 	c.StreamPoll = cmp.Or(c.StreamPoll, 250*time.Millisecond)

@@ -47,6 +47,7 @@
 //   - The backplane is away: publishing and new streams of topics are refused with 503; those that are open stay, and say
 //     what they missed.
 //   - The owner of a session is in question: a rejoin wakes the reaper and is held for RejoinHold, then 503.
+//   - More rejoins come than RejoinRate: each waits for its turn, and 503 at once if that is beyond RejoinHold.
 //   - A nudge to a worker is lost: the order comes with the answer to the worker's next renewal anyway.
 //   - Stop: /readyz turns 503 and new starts are refused with 503 and Connection: close for ShutdownDelay, while
 //     everything else is served; then the listener closes, streams end at once, and running requests get

@@ -26,8 +26,9 @@ type metrics struct {
 	cut    *prometheus.CounterVec
 }
 
-// newMetrics registers with reg, unless that is nil. streams is how many streams of topics are open.
-func newMetrics(reg prometheus.Registerer, streams func() int) (*metrics, error) {
+// newMetrics registers with reg, unless that is nil. streams is how many streams of topics are open, and line how many rejoins
+// wait for their turn.
+func newMetrics(reg prometheus.Registerer, streams, line func() int) (*metrics, error) {
 	m := &metrics{
 		direct: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_direct_messages_total",
@@ -41,6 +42,9 @@ func newMetrics(reg prometheus.Registerer, streams func() int) (*metrics, error)
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "berth_topic_streams", Help: "Streams of topics that are open.",
 	}, func() float64 { return float64(streams()) })
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "berth_rejoins_waiting", Help: "Rejoins that wait for their turn, since there are more than BERTH_REJOIN_RATE.",
+	}, func() float64 { return float64(line()) })
 	for _, outcome := range []string{directSent, directNobody, directFailed} {
 		m.direct.WithLabelValues(outcome) // so that a rate exists before the first of its kind
 	}
@@ -50,7 +54,7 @@ func newMetrics(reg prometheus.Registerer, streams func() int) (*metrics, error)
 	if reg == nil {
 		return m, nil
 	}
-	if err := errors.Join(reg.Register(m.direct), reg.Register(m.cut), reg.Register(open)); err != nil {
+	if err := errors.Join(reg.Register(m.direct), reg.Register(m.cut), reg.Register(open), reg.Register(waiting)); err != nil {
 		return nil, fmt.Errorf("api: register metrics: %w", err)
 	}
 	return m, nil

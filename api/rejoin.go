@@ -54,7 +54,7 @@ type rejoiner struct {
 }
 
 // rejoiner says which session and peer the request may rejoin: the credential is a tenant's key, or the rejoin token
-// of one peer.
+// of one peer. Only who has one waits for a turn, and nobody is looked up before it.
 func (s *service) rejoiner(r *http.Request, id string) (rejoiner, berth.Session, error) {
 	credential, err := bearer(r)
 	if err != nil {
@@ -75,6 +75,9 @@ func (s *service) rejoinerByKey(ctx context.Context, key, id string) (rejoiner, 
 	if err != nil {
 		return rejoiner{}, berth.Session{}, err
 	}
+	if err := s.rejoins.await(ctx); err != nil {
+		return rejoiner{}, berth.Session{}, err
+	}
 	session, peers, err := s.deps.Sessions.Session(ctx, caller.TenantID, id)
 	if err != nil {
 		return rejoiner{}, berth.Session{}, err
@@ -90,6 +93,9 @@ func (s *service) rejoinerByKey(ctx context.Context, key, id string) (rejoiner, 
 func (s *service) rejoinerByToken(ctx context.Context, credential, id string) (rejoiner, berth.Session, error) {
 	token, err := s.deps.RejoinTokens.Verify(credential)
 	if err != nil {
+		return rejoiner{}, berth.Session{}, err
+	}
+	if err := s.rejoins.await(ctx); err != nil {
 		return rejoiner{}, berth.Session{}, err
 	}
 	session, err := s.deps.Sessions.SessionByKey(ctx, token.SessionKey)

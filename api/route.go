@@ -56,7 +56,7 @@ func (s *service) versionOne(r chi.Router, calls *wire.ServerInterfaceWrapper) {
 	r.With(s.crossOrigin, s.wellFormedQuery).Get("/v1/topics/{topic}/messages", calls.FollowTopic)
 	r.With(s.crossOrigin).Options("/v1/topics/{topic}/messages", calls.PreflightFollowTopic)
 	// A rejoin checks its own credential, which may be a tenant's key or a rejoin token, and may be held.
-	r.With(s.crossOrigin, limitTime(s.cfg.RequestTimeout+s.cfg.RejoinHold)).Post("/v1/sessions/{id}/rejoin", calls.RejoinSession)
+	r.With(s.crossOrigin, limitTime(s.cfg.RequestTimeout+2*s.cfg.RejoinHold)).Post("/v1/sessions/{id}/rejoin", calls.RejoinSession)
 	r.With(s.crossOrigin).Options("/v1/sessions/{id}/rejoin", calls.PreflightRejoin)
 }
 

@@ -36,6 +36,7 @@ type service struct {
 	watcher   *watcher
 	held      held
 	relay     *relay
+	rejoins   *line // of rejoins
 	documents documents
 
 	topicPlaces *places
@@ -71,8 +72,8 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	places := newPlaces(cfg.TopicStreams)
-	metrics, err := newMetrics(cfg.Registerer, places.taken)
+	places, rejoins := newPlaces(cfg.TopicStreams), newLine(cfg.RejoinRate, cfg.RejoinHold)
+	metrics, err := newMetrics(cfg.Registerer, places.taken, rejoins.waits)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +84,7 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 		nudges:  newNudger(deps.Workers, deps.Signer, clock, deps.Log),
 		watcher: newWatcher(deps.Events, deps.Log, cfg.StreamPoll, cfg.Streams),
 		relay:   newRelay(deps.Renewals, cfg.TrustedProxies),
+		rejoins: rejoins,
 
 		topicPlaces: places,
 		followed:    newFollowed(deps.Sessions, cfg.StreamKeepAlive),
@@ -96,7 +98,7 @@ func New(deps Dependencies, cfg Config) (*Server, error) {
 			Handler:           s.routes(),
 			ReadHeaderTimeout: readHeaderTimeout,
 			ReadTimeout:       readTimeout,
-			WriteTimeout:      cfg.BodyTimeout + cfg.RequestTimeout + max(berth.MaxWait, cfg.RejoinHold) + writeSlack,
+			WriteTimeout:      cfg.BodyTimeout + cfg.RequestTimeout + max(berth.MaxWait, 2*cfg.RejoinHold) + writeSlack,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,
 			ErrorLog:          slog.NewLogLogger(deps.Log.Handler(), slog.LevelDebug),

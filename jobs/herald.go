@@ -44,7 +44,8 @@ const heralded = backplane.MaxMessages
 // namedPeers is how many peers of those told of at once have a log line of their own.
 const namedPeers = 25
 
-// breath is how long others have the database between two chunks of peers, whose survivors know already.
+// breath is the least that others have the database between two chunks of peers, whose survivors know already. It is as long
+// as the last chunk took, since those who lost their worker come back meanwhile.
 const breath = 25 * time.Millisecond
 
 // announce tells the others of peers that are lost, since a gap opened.
@@ -61,6 +62,7 @@ func (h *herald) announce(ctx context.Context, lost []berth.CallNotice, opened t
 // tick.
 func (h *herald) lose(ctx context.Context, l loss) error {
 	for {
+		began := time.Now()
 		lost, err := h.store.LoseCallPeers(ctx, l.WorkerID, l.Instance, l.told, chunk)
 		if err != nil {
 			return fmt.Errorf("lose call peers of %s: %w", l.WorkerID, err)
@@ -69,7 +71,7 @@ func (h *herald) lose(ctx context.Context, l loss) error {
 			h.tell(ctx)
 			return nil
 		}
-		if err := pause(ctx, breath); err != nil {
+		if err := pause(ctx, max(breath, time.Since(began))); err != nil {
 			return err
 		}
 	}

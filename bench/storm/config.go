@@ -49,6 +49,8 @@ type Config struct {
 	Patience time.Duration
 	// UpgradeRate is the most handshakes per second that one worker takes. Default 2,000, as a worker's own.
 	UpgradeRate int
+	// RejoinRate is the most rejoins per second that one API process works on. Default 500, as an API's own.
+	RejoinRate int
 	// Version of the binary, for the report.
 	Version string
 	// Logger receives one line for each case. Default: none.
@@ -72,6 +74,7 @@ func (c Config) withDefaults() Config {
 	c.Spread = cmp.Or(c.Spread, 30*time.Second)
 	c.Patience = cmp.Or(c.Patience, 2*time.Minute)
 	c.UpgradeRate = cmp.Or(c.UpgradeRate, 2000)
+	c.RejoinRate = cmp.Or(c.RejoinRate, 500)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Progress == nil {
 		c.Progress = func(int, int, string) {}
@@ -105,6 +108,7 @@ func (c Config) sizes(require func(ok bool, field, remedy string)) {
 	require(c.APIs >= 1 && c.APIs <= 16, "apis", "must be 1 to 16")
 	require(c.Topics >= 1 && c.Topics <= 1000, "topics", "must be 1 to 1000")
 	require(c.UpgradeRate >= 1 && c.UpgradeRate <= 1_000_000, "upgrade-rate", "must be 1 to 1000000")
+	require(c.RejoinRate >= 1 && c.RejoinRate <= 1_000_000, "rejoin-rate", "must be 1 to 1000000")
 }
 
 // times says which duration cannot be.

@@ -55,7 +55,7 @@ func GameDay(ctx context.Context, address string, cfg Config) (c Case, err error
 		return c, err
 	}
 	c.Tolerated = gameDayTolerated
-	model := newModel(c.Lost, len(workers)-1, cfg.UpgradeRate, c.Filled)
+	model := newModel(c.Lost, (len(workers)-1)*cfg.UpgradeRate, cfg.RejoinRate, c.Filled)
 	c.Model, c.Ratio = &model, c.ClearedS/model.ClearsS
 	return c, nil
 }

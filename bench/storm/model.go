@@ -16,17 +16,16 @@ type Model struct {
 	Lost     int     `json:"lost"`
 	WindowS  float64 `json:"window_s"`
 	Arrivals float64 `json:"arrivals_per_s"` // lost / window
-	// Capacity is what the survivors take per second: their limit of handshakes, or what the machine did when the same clients
-	// came at first with nothing else going on, whichever is less. There each placed its peer and connected, which is about
-	// what a rejoin and a handshake are.
+	// Capacity is what the survivors take per second: the limits of handshakes of all workers and of rejoins of all API
+	// processes, or what the machine did when the same clients came at first with nothing else going on, whichever is least.
+	// There each placed its peer and connected, which is about what a rejoin and a handshake are.
 	Capacity float64 `json:"capacity_per_s"`
 	ClearsS  float64 `json:"clears_s"`
 }
 
-// newModel is that of lost clients that survivors take, each of them at most limit handshakes per second, and all together
-// at most measured.
-func newModel(lost, survivors, limit int, measured float64) Model {
-	m := Model{Lost: lost, WindowS: lostWindow.Seconds(), Capacity: min(float64(survivors*limit), measured)}
+// newModel is that of lost clients, of which so many handshakes and rejoins per second are let in, and so many were measured.
+func newModel(lost, handshakes, rejoins int, measured float64) Model {
+	m := Model{Lost: lost, WindowS: lostWindow.Seconds(), Capacity: min(float64(handshakes), float64(rejoins), measured)}
 	m.Arrivals = float64(lost) / m.WindowS
 	m.ClearsS = max(m.WindowS, float64(lost)/m.Capacity)
 	return m

@@ -98,11 +98,12 @@ func plotBack(storms []Case) (*plot.Plot, error) {
 // plotRequests draws steps: each point is what was answered within its tenth of a second.
 func plotRequests(storms []Case) (*plot.Plot, error) {
 	p := chart.New("", "time since the kill (seconds)", "rejoins and handshakes answered per second")
-	p.X.Min, p.X.Max, p.Y.Min = 0, longest(storms), 0
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, longest(storms), 0, 1
 	for _, c := range storms {
 		points := plotter.XYs{}
 		for _, at := range c.Curve {
 			y := float64(at.Requests) / pointEvery.Seconds()
+			p.Y.Max = max(p.Y.Max, 1.25*y) // room for the legend
 			points = append(points, plotter.XY{X: at.S - pointEvery.Seconds(), Y: y}, plotter.XY{X: at.S, Y: y})
 		}
 		if err := chart.Line(p, c.said(), c.color(), false, points); err != nil {

@@ -90,7 +90,7 @@ func (s *scene) raise(ctx context.Context, name string, workers int, m manner) (
 	// All must have come back before they are given up, on a slow machine too.
 	window := "BERTH_REJOIN_WINDOW=10m"
 	s.fleet, err = s.rig.postgres.Raise(ctx, template, lab.FleetConfig{
-		Binary: cfg.Binary, Region: region, APIs: cfg.APIs, Workers: workers, API: []string{window},
+		Binary: cfg.Binary, Region: region, APIs: cfg.APIs, Workers: workers, API: []string{window, fmt.Sprintf("BERTH_REJOIN_RATE=%d/s", cfg.RejoinRate)},
 		Worker: []string{window, fmt.Sprintf("BERTH_UPGRADE_RATE=%d/s", cfg.UpgradeRate)},
 	})
 	if err != nil {

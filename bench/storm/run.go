@@ -106,7 +106,7 @@ func (r *rig) kill(ctx context.Context, name string, m manner) (Case, error) {
 		if err != nil {
 			return c, err
 		}
-		model := newModel(c.Lost, r.cfg.Workers-1, r.cfg.UpgradeRate, c.Filled)
+		model := newModel(c.Lost, (r.cfg.Workers-1)*r.cfg.UpgradeRate, r.cfg.APIs*r.cfg.RejoinRate, c.Filled)
 		c.Model, c.Ratio = &model, c.ClearedS/model.ClearsS
 		c.SecondDeaths, err = s.deaths(ctx, victim.ID)
 		return c, err

@@ -16,10 +16,10 @@ import (
 
 func TestModelOfTheArticle(t *testing.T) {
 	t.Parallel()
-	if m := newModel(50_000, 7, 2000, 1e9); m.Arrivals != 12_500 || m.Capacity != 14_000 || m.ClearsS != 4 {
+	if m := newModel(50_000, 7*2000, 20_000, 1e9); m.Arrivals != 12_500 || m.Capacity != 14_000 || m.ClearsS != 4 {
 		t.Errorf("%+v", m)
 	}
-	if m := newModel(5000, 2, 2000, 500); m.Capacity != 500 || m.ClearsS != 10 {
+	if m := newModel(5000, 2*2000, 1000, 500); m.Capacity != 500 || m.ClearsS != 10 {
 		t.Errorf("a slow machine: %+v", m)
 	}
 }
@@ -118,7 +118,7 @@ func aStorm() Case {
 		w.mark(timeline, from)
 	}
 	c.draw(timeline)
-	m := newModel(3, 2, 2000, 100)
+	m := newModel(3, 4000, 1000, 100)
 	c.Model, c.Ratio = &m, c.ClearedS/m.ClearsS
 	return c
 }

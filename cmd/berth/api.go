@@ -215,6 +215,7 @@ func apiConfig(
 		Demo:            demo,
 		TURN:            turn(settings.TURN),
 		RejoinHold:      settings.Placement.HoldRejoin,
+		RejoinRate:      float64(settings.Placement.RejoinRate),
 		Streams:         settings.Streams.Most,
 		TopicStreams:    settings.Streams.Topics,
 		StreamKeepAlive: settings.Streams.KeepAlive,

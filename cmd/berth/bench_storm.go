@@ -52,6 +52,7 @@ func benchStormCommand() *cobra.Command {
 	f.DurationVar(&flags.Spread, "spread", 0, "over how long workers shed (default 30s)")
 	f.DurationVar(&flags.Patience, "patience", 0, "how long clients may take to be back (default 2m0s)")
 	f.IntVar(&flags.UpgradeRate, "upgrade-rate", 0, "handshakes per second that one worker takes (default 2000)")
+	f.IntVar(&flags.RejoinRate, "rejoin-rate", 0, "rejoins per second that one API process works on (default 500)")
 	f.StringVar(&flags.against, "against", "", "URL of a running berth dev, for a game day")
 	f.BoolVar(&flags.json, "json", false, "print the numbers as JSON")
 	f.StringVar(&flags.out, "out", "", "write everything, curves and the machine too, to this file")

@@ -25,6 +25,7 @@ func meaning(name string) string {
 
 		"BERTH_CONNECT_WINDOW": "How long a new session waits for its first connection before its slot is given back.",
 		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",
+		"BERTH_REJOIN_RATE":    "Most rejoins per second that one process works on. More wait for their turn, as long as `BERTH_HOLD_REJOIN`; beyond that they get 503 and Retry-After.",
 
 		"BERTH_TOPIC_STREAMS":    "Most streams of topics open at once in one process. One tenant may have a quarter of them.",
 		"BERTH_STREAMS":          "Most event streams open at once in one process. One tenant may have a quarter of them.",
