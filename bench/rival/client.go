@@ -23,6 +23,8 @@ const (
 	attempt = 15 * time.Second
 	// idleConnections are kept to each process.
 	idleConnections = 256
+	// idleLimit is less than servers wait for the first request of a connection, which may have been made in vain.
+	idleLimit = 2 * time.Second
 	// maxAnswer bounds what is read of an answer.
 	maxAnswer = 1 << 20
 )
@@ -68,7 +70,8 @@ type Publisher struct{ client *http.Client }
 
 // NewPublisher returns one that must be closed.
 func NewPublisher() *Publisher {
-	return &Publisher{&http.Client{Timeout: attempt, Transport: &http.Transport{MaxIdleConnsPerHost: idleConnections}}}
+	transport := &http.Transport{MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: idleLimit}
+	return &Publisher{&http.Client{Timeout: attempt, Transport: transport}}
 }
 
 // Close drops the connections that are idle.

@@ -24,6 +24,8 @@ const (
 	maxAnswer = 8 << 20
 	// idleConnections are kept to the API.
 	idleConnections = 256
+	// idleLimit is less than servers wait for the first request of a connection, which may have been made in vain.
+	idleLimit = 2 * time.Second
 )
 
 // API is an API process, as a tenant's backend has it. It is safe for concurrent use.
@@ -35,7 +37,7 @@ type API struct {
 
 // NewAPI returns the API at a base URL for a tenant's key. It must be closed.
 func NewAPI(base, key string) *API {
-	transport := &http.Transport{MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections}
+	transport := &http.Transport{MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: idleLimit}
 	return &API{url: base, key: key, http: &http.Client{Timeout: attempt, Transport: transport}}
 }
 
