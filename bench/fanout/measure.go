@@ -104,8 +104,9 @@ func (r *rig) measure(ctx context.Context, s shape, system string) (m Measuremen
 		return m, err
 	}
 	if err := a.crowd.Whole(); err != nil {
-		return m, err
+		r.cfg.Logger.WarnContext(ctx, "connections lost", "load", s.name, "system", system, "err", err)
 	}
+	o.lost = a.crowd.Lost()
 	a.crowd.Close() // the ears are nobody's now
 	return newMeasurement(s, system, len(at.holders), a, o), nil
 }
@@ -116,6 +117,8 @@ type observation struct {
 	from, to   reading
 	counts     []int64 // messages by topic
 	publishing time.Duration
+	answers    []time.Duration // from a request to publish until its answer
+	lost       int             // connections
 }
 
 // observe looks at the scene without messages, then with.
@@ -141,6 +144,7 @@ func (r *rig) observe(ctx context.Context, a *audience) (o observation, err erro
 	if err = errors.Join(err, p.close()); err != nil {
 		return o, err
 	}
+	o.answers = p.took
 	expected := int64(0)
 	for topic := range p.counts {
 		n := p.counts[topic].Load()
@@ -176,6 +180,10 @@ func (a *audience) percentiles() (p50, p99, most float64) {
 	for _, e := range a.ears {
 		took = append(took, e.took...)
 	}
+	return percentiles(took)
+}
+
+func percentiles(took []time.Duration) (p50, p99, most float64) {
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	return ms(load.Percentile(took, 50)), ms(load.Percentile(took, 99)), ms(load.Percentile(took, 100))

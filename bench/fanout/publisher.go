@@ -25,6 +25,9 @@ type publisher struct {
 	failed atomic.Pointer[error]
 	work   sync.WaitGroup
 	stop   context.CancelFunc
+
+	mu   sync.Mutex      // guards took
+	took []time.Duration // from request to answer, within the window
 }
 
 // publish begins to send. The publisher must be closed.
@@ -67,8 +70,15 @@ func (p *publisher) deliver(ctx context.Context) {
 		p.sent.Add(1)
 		if nano := at.UnixNano(); nano >= p.window.from.Load() && nano < p.window.to.Load() {
 			p.counts[topic].Add(1)
+			p.note(time.Since(at))
 		}
 	}
+}
+
+func (p *publisher) note(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.took = append(p.took, took)
 }
 
 // close ends it when all that was due is sent, and returns the first failure.

@@ -84,6 +84,7 @@ func (r *Report) median(name, system string) *Measurement {
 	}
 	for _, round := range rounds {
 		m.Missing += round.Missing // a message that is missing once is missing
+		m.Lost += round.Lost
 	}
 	return &m
 }
@@ -91,7 +92,7 @@ func (r *Report) median(name, system string) *Measurement {
 // numbers are all that has a median.
 func (m *Measurement) numbers() []*float64 {
 	return []*float64{
-		&m.Published, &m.Writes, &m.P50, &m.P99, &m.Max,
+		&m.Published, &m.Writes, &m.P50, &m.P99, &m.Max, &m.AnswerP50, &m.AnswerP99,
 		&m.Received, &m.Delivered, &m.Needed, &m.Broadcast, &m.ProcessesPerTopic, &m.Ratio, &m.BroadcastRatio,
 		&m.CPU, &m.CPUWithStore, &m.AboveQuiet, &m.ServersPercent, &m.StorePercent, &m.ClientsPercent, &m.QuietPercent, &m.QuietStore,
 		&m.StoreWakes, &m.ListenerWakes,

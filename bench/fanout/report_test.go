@@ -34,11 +34,13 @@ func TestMeasurementIsWhatTheWindowSaw(t *testing.T) {
 			at: after(4 * time.Second), servers: 1400 * time.Millisecond, store: 100 * time.Millisecond, received: 133, delivered: 120,
 			wakes: 60, listening: 40,
 		},
-		counts: []int64{10, 11}, publishing: 2 * time.Second,
+		counts: []int64{10, 11}, publishing: 2 * time.Second, lost: 1,
+		answers: []time.Duration{5 * time.Millisecond, 3 * time.Millisecond},
 	}
 	m := newMeasurement(s, Berth, 10, a, o)
 	want := Measurement{
 		Load: Pairs, System: Berth, Published: 10.5, Writes: 20, Missing: 2, P50: 2, P99: 4, Max: 4,
+		Lost: 1, AnswerP50: 3, AnswerP99: 5,
 		Received: 16.5, Delivered: 15, Needed: 16, Broadcast: 105, ProcessesPerTopic: 1.5, Ratio: 1.1, BroadcastRatio: 7,
 		CPU: 10_000, CPUWithStore: 12_500, AboveQuiet: 11_500,
 		ServersPercent: 20, StorePercent: 5, QuietPercent: 2, StoreWakes: 30, ListenerWakes: 20,

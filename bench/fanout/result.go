@@ -13,6 +13,10 @@ type Measurement struct {
 	P50       float64 `json:"p50_ms"`
 	P99       float64 `json:"p99_ms"`
 	Max       float64 `json:"max_ms"`
+	Lost      int     `json:"lost"` // connections; what they miss is missing
+	// AnswerP50 and AnswerP99 are how long publishers waited for an answer: the part of the way that the store is on.
+	AnswerP50 float64 `json:"answer_p50_ms"`
+	AnswerP99 float64 `json:"answer_p99_ms"`
 
 	Received  float64 `json:"received_per_s"`
 	Delivered float64 `json:"delivered_per_s"`
@@ -66,6 +70,8 @@ func newMeasurement(s shape, system string, processes int, a *audience, o observ
 	}
 	m.Ratio, m.BroadcastRatio = orZero(m.Received/m.Delivered), orZero(m.Broadcast/m.Delivered)
 	m.P50, m.P99, m.Max = a.percentiles()
+	m.AnswerP50, m.AnswerP99, _ = percentiles(o.answers)
+	m.Lost = o.lost
 	m.spend(o, writes)
 	return m
 }

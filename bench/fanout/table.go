@@ -21,11 +21,11 @@ load        %d processes; large: 1 topic, %d members, %g messages/s; pairs: %d t
 }
 
 func (r *Report) writeWork(w io.Writer) error {
-	return tabulate(w, "LOAD\tSYSTEM\tWRITES/S\tCPU US/WRITE\tWITH STORE\tABOVE QUIET\tP50 MS\tP99 MS\tMAX MS\tMISSING\tSERVERS CPU\tSTORE CPU\tCLIENTS CPU\tQUIET\t",
+	return tabulate(w, "LOAD\tSYSTEM\tWRITES/S\tCPU US/WRITE\tWITH STORE\tABOVE QUIET\tP50 MS\tP99 MS\tMAX MS\tANSWER P50\tP99\tLOST\tMISSING\tSERVERS CPU\tSTORE CPU\tCLIENTS CPU\tQUIET\t",
 		func(w io.Writer) {
 			for _, m := range r.Medians {
-				fmt.Fprintf(w, "%s\t%s\t%.0f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%d\t%.0f%%\t%.0f%%\t%.0f%%\t%.0f+%.0f%%\t\n", m.Load, m.System, m.Writes,
-					m.CPU, m.CPUWithStore, m.AboveQuiet, m.P50, m.P99, m.Max, m.Missing, m.ServersPercent, m.StorePercent, m.ClientsPercent,
+				fmt.Fprintf(w, "%s\t%s\t%.0f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%d\t%d\t%.0f%%\t%.0f%%\t%.0f%%\t%.0f+%.0f%%\t\n", m.Load, m.System, m.Writes,
+					m.CPU, m.CPUWithStore, m.AboveQuiet, m.P50, m.P99, m.Max, m.AnswerP50, m.AnswerP99, m.Lost, m.Missing, m.ServersPercent, m.StorePercent, m.ClientsPercent,
 					m.QuietPercent, m.QuietStore)
 			}
 		})

@@ -62,6 +62,9 @@ func Open(
 	return c, nil
 }
 
+// Lost is how many connections ended.
+func (c *Crowd) Lost() int { return int(c.lost.Load()) }
+
 // Whole is an error if a connection ended.
 func (c *Crowd) Whole() error {
 	if lost := c.lost.Load(); lost > 0 {
