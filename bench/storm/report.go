@@ -27,12 +27,13 @@ type Machine struct {
 // Case is one storm, or one planned move. Times count from the kill or the order.
 type Case struct {
 	Name    string         `json:"case"`
-	Clients int            `json:"clients"`      // in all, without publishers
-	Filled  float64        `json:"filled_per_s"` // how fast they came at first
-	Lost    int            `json:"lost"`         // clients whose connection ended
-	Codes   map[string]int `json:"lost_codes"`   // by which code; 1006: without a close frame
-	Back    int            `json:"back"`         // of those
-	Moved   int            `json:"moved"`        // of those, to another worker
+	Clients int            `json:"clients"`          // in all, without publishers
+	Filled  float64        `json:"filled_per_s"`     // how fast they came at first
+	Lost    int            `json:"lost"`             // clients whose connection ended
+	Codes   map[string]int `json:"lost_codes"`       // by which code; 1006: without a close frame
+	Broken  []string       `json:"broken,omitempty"` // how, in a planned move, where none should
+	Back    int            `json:"back"`             // of those
+	Moved   int            `json:"moved"`            // of those, to another worker
 
 	ClearedS float64      `json:"cleared_s"` // until the last was welcomed
 	ResumedS float64      `json:"resumed_s"` // until the last heard its topic again

@@ -83,6 +83,9 @@ func (r *Report) writeDetails(w io.Writer) error {
 			say("  CPU for each that came back: workers %.1f ms, APIs %.1f, Postgres %.1f, clients %.1f; %.1f of all cores' time\n",
 				c.each(c.CPU.Workers), c.each(c.CPU.APIs), c.each(c.CPU.Postgres), c.each(c.CPU.Clients), c.busy(r.Machine.Cores))
 		}
+		for _, broken := range c.Broken {
+			say("  1006 %s\n", broken)
+		}
 		for _, fault := range c.Faults() {
 			say("  NOT GOOD: %s\n", fault)
 		}

@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"fmt"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -65,6 +66,7 @@ func tally(name string, c *crowd, s span) Case {
 type wayBack struct {
 	lostAt, backAt time.Time // zero: did not happen
 	code           int       // by which it was lost
+	why            string    // it was, without a close frame
 	attempts       int
 	rejoined       bool
 	refusals       []string
@@ -78,7 +80,7 @@ func follow(events []event) (w wayBack) {
 		switch e.what {
 		case lost:
 			if w.lostAt.IsZero() {
-				w.lostAt, w.code = e.at, e.code
+				w.lostAt, w.code, w.why = e.at, e.code, e.why
 			}
 			w.backAt = time.Time{}
 		case back:
@@ -142,6 +144,9 @@ func (c *Case) heard(l *listener) {
 func (c *Case) add(w wayBack, s span, l *listener) {
 	c.Lost++
 	c.Codes[strconv.Itoa(w.code)]++
+	if c.Planned() && w.why != "" {
+		c.Broken = append(c.Broken, fmt.Sprintf("after %.1f s: %s", w.lostAt.Sub(s.fault).Seconds(), w.why))
+	}
 	if s.gone != "" && l.home != s.gone {
 		c.OthersLost++
 	}

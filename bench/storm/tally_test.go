@@ -69,9 +69,9 @@ func TestTraceHearsTheSDK(t *testing.T) {
 	ctx := context.Background()
 	began := time.Now()
 	log.InfoContext(ctx, "connected")
-	log.InfoContext(ctx, "link lost", "err", errors.New("broken"))
-	log.InfoContext(ctx, "link lost", "err", errors.New("refused")) // a request, which the transport tells
-	log.InfoContext(ctx, "link lost", "err", &sdk.CloseError{Code: 4410})
+	log.InfoContext(ctx, "link lost", "code", 1006, "err", errors.New("broken"))
+	log.InfoContext(ctx, "link lost", "code", 0, "err", errors.New("refused")) // a request, which the transport tells
+	log.InfoContext(ctx, "link lost", "code", 4410, "err", errors.New("moved"))
 	if tr.stands() || tr.returned(time.Now()) {
 		t.Error("it stands")
 	}
@@ -79,6 +79,9 @@ func TestTraceHearsTheSDK(t *testing.T) {
 	var kinds []what
 	for _, e := range tr.since(began) {
 		kinds = append(kinds, e.what)
+	}
+	if first := tr.since(began)[1]; first.code != lostCode || first.why != "broken" {
+		t.Errorf("lost: %+v", first)
 	}
 	if !slices.Equal(kinds, []what{back, lost, refused, back}) || !tr.returned(began) {
 		t.Errorf("%v", kinds)

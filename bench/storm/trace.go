@@ -2,14 +2,11 @@ package storm
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
-
-	sdk "github.com/berthdev/berth/sdk/go"
 )
 
 // what happened to a client.
@@ -34,6 +31,7 @@ type event struct {
 	// code is the close code of what was lost or refused, and the status of requests; zero: there was no answer.
 	code int
 	host string // that was asked
+	why  string // a connection broke without a close frame
 }
 
 // trace is what happened to one client: the SDK tells it by its requests, and by what it logs. It is safe for concurrent use.
@@ -108,11 +106,16 @@ func (t *trace) Handle(_ context.Context, r slog.Record) error {
 	case "connection over":
 		e.what, t.open = over, false
 	case "link lost":
-		e.code = closeCode(reason(r))
+		why := ""
 		e.what = refused
-		if t.open {
+		e.code, why = reason(r)
+		switch {
+		case t.open:
 			e.what, t.open = lost, false
-		} else if e.code == lostCode {
+			if e.code == lostCode {
+				e.why = why
+			}
+		case e.code == 0 || e.code == lostCode:
 			return nil // a request that failed, which is an event already
 		}
 	default:
@@ -128,20 +131,16 @@ func (t *trace) WithAttrs([]slog.Attr) slog.Handler { return t }
 // WithGroup implements slog.Handler.
 func (t *trace) WithGroup(string) slog.Handler { return t }
 
-func reason(r slog.Record) (err error) {
+// reason is by which close code a link was lost, as the client sees it, and why; 0: it was none yet.
+func reason(r slog.Record) (code int, why string) {
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "err" {
-			err, _ = a.Value.Any().(error)
+		switch a.Key {
+		case "code":
+			code = int(a.Value.Int64())
+		case "err":
+			why = a.Value.String()
 		}
-		return err == nil
+		return true
 	})
-	return err
-}
-
-// closeCode is the code of the owner's close frame; without one the connection broke.
-func closeCode(err error) int {
-	if frame, ok := errors.AsType[*sdk.CloseError](err); ok {
-		return frame.Code
-	}
-	return lostCode
+	return code, why
 }

@@ -67,7 +67,7 @@ func (c *Conn) lose(ctx context.Context, l *loss) plan {
 		return next
 	}
 	c.offline(l.err)
-	c.log.InfoContext(ctx, "link lost", "session_id", c.Placement().ID, "err", l.err, "wait", next.wait)
+	c.log.InfoContext(ctx, "link lost", "session_id", c.Placement().ID, "code", int(l.code), "err", l.err, "wait", next.wait)
 	return next
 }
 
