@@ -95,9 +95,9 @@ func plotBack(storms []Case) (*plot.Plot, error) {
 	return p, nil
 }
 
-// plotRequests draws steps: each point is what was answered within its tenth of a second.
+// plotRequests draws steps: each point is what was asked for within its tenth of a second.
 func plotRequests(storms []Case) (*plot.Plot, error) {
-	p := chart.New("", "time since the kill (seconds)", "rejoins and handshakes answered per second")
+	p := chart.New("", "time since the kill (seconds)", "rejoins and handshakes asked for per second")
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, longest(storms), 0, 1
 	for _, c := range storms {
 		points := plotter.XYs{}

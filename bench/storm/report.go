@@ -45,7 +45,7 @@ type Case struct {
 	Attempts   Distribution   `json:"attempts"` // handshakes and rejoins of each
 	Handshakes int            `json:"handshakes"`
 	Peak       float64        `json:"peak_handshakes_per_s"` // over 100 ms
-	Asked      float64        `json:"peak_requests_per_s"`   // rejoins and handshakes of survivors, over 100 ms
+	Asked      float64        `json:"peak_requests_per_s"`   // rejoins and handshakes that were asked for, over 100 ms
 	Refusals   map[string]int `json:"refusals"`
 	FailedAuth int            `json:"failed_authentications"`
 
@@ -89,7 +89,7 @@ type Point struct {
 	S          float64 `json:"s"`
 	Back       int     `json:"back"`
 	Handshakes int     `json:"handshakes"` // that succeeded
-	Requests   int     `json:"requests"`   // rejoins and handshakes that somebody answered
+	Requests   int     `json:"requests"`   // rejoins and handshakes that were asked for, but for those that nobody answered
 }
 
 // RoundTrip is what clients of survivors see, before and during the storm.

@@ -172,23 +172,24 @@ func (c *Case) add(w wayBack, s span, l *listener) {
 
 // mark puts a client's way back on the timeline.
 func (w wayBack) mark(timeline map[int]*Point, from time.Time) {
+	point := func(at time.Time) *Point {
+		i := int(at.Sub(from) / pointEvery)
+		if timeline[i] == nil {
+			timeline[i] = &Point{}
+		}
+		return timeline[i]
+	}
 	for _, e := range w.events {
-		i := int(e.at.Sub(from) / pointEvery)
-		p := timeline[i]
-		if p == nil {
-			p = &Point{}
-			timeline[i] = p
+		if (e.what == dialed || e.what == asked) && e.code != 0 {
+			point(e.made).Requests++
 		}
 		switch {
 		case e.what == back:
-			p.Back++
+			point(e.at).Back++
 		case e.what == dialed && e.code == http.StatusSwitchingProtocols:
-			p.Handshakes++
-			p.Requests++
-		case (e.what == dialed || e.what == asked) && e.code != 0:
-			p.Requests++
+			point(e.at).Handshakes++
 		case e.what == lost && e.at.After(w.lostAt):
-			p.Back-- // it had been back before
+			point(e.at).Back-- // it had been back before
 		}
 	}
 }

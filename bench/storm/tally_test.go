@@ -28,6 +28,7 @@ func TestModelOfTheArticle(t *testing.T) {
 func way(from time.Time, events ...event) []event {
 	for i := range events {
 		events[i].at = from.Add(events[i].at.Sub(time.Time{}))
+		events[i].made = events[i].at
 	}
 	return events
 }

@@ -28,9 +28,9 @@ const lostCode = 1006
 type event struct {
 	what what
 	at   time.Time // of requests: when they were answered
+	made time.Time // a request
 	// code is the close code of what was lost or refused, and the status of requests; zero: there was no answer.
 	code int
-	host string // that was asked
 	why  string // a connection broke without a close frame
 }
 
@@ -80,8 +80,9 @@ func (t *trace) stands() bool {
 
 // RoundTrip implements http.RoundTripper.
 func (t *trace) RoundTrip(request *http.Request) (*http.Response, error) {
+	made := time.Now()
 	response, err := t.transport.RoundTrip(request)
-	e := event{what: dialed, at: time.Now(), host: request.URL.Host}
+	e := event{what: dialed, at: time.Now(), made: made}
 	if strings.HasSuffix(request.URL.Path, "/rejoin") {
 		e.what = asked
 	}
@@ -106,9 +107,8 @@ func (t *trace) Handle(_ context.Context, r slog.Record) error {
 	case "connection over":
 		e.what, t.open = over, false
 	case "link lost":
-		why := ""
-		e.what = refused
-		e.code, why = reason(r)
+		code, why := reason(r)
+		e.what, e.code = refused, code
 		switch {
 		case t.open:
 			e.what, t.open = lost, false
