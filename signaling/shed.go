@@ -7,7 +7,7 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// minShedWait is the least that a client which was shed waits: by then the database knows.
+// minShedWait is the least that a client which was shed waits, so that nobody comes back in the moment of a move.
 const minShedWait = 500 * time.Millisecond
 
 // Shed closes connections of calls with 1012, so that their clients move to other workers, and returns how many it will.
