@@ -29,30 +29,42 @@ type call struct {
 	hub   *Hub
 	held  berth.Held
 	topic *backplane.Subscription
+	end   context.CancelFunc                                         // of what the call does beside its peers
+	later func(p *callPeer, announce bool, offer *berth.CallMessage) // p says again what a peer that came did not hear
 
-	mu     sync.Mutex // guards the rest, and what is kept of each peer; senders may be called under it
-	peers  map[string]*callPeer
-	remote map[string]string // the connection of each peer of the call that was heard of last
-	gone   map[string]string // the connection of each peer that was said to be gone last
+	mu         sync.Mutex // guards the rest, and what is kept of each peer; senders may be called under it
+	peers      map[string]*callPeer
+	remote     map[string]string // the connection of each peer of the call that was heard of last
+	gone       map[string]string // the connection of each peer that was said to be gone last
+	behind     bool              // messages were lost since recover last looked
+	recovering bool
 }
 
 // openCall subscribes to a call's topic.
 func (h *Hub) openCall(ctx context.Context, held berth.Held) (*call, error) {
-	c := &call{hub: h, held: held, peers: map[string]*callPeer{}, remote: map[string]string{}, gone: map[string]string{}}
-	background := context.WithoutCancel(ctx)
+	living, end := context.WithCancel(context.WithoutCancel(ctx))
+	c := &call{hub: h, held: held, end: end, peers: map[string]*callPeer{}, remote: map[string]string{}, gone: map[string]string{}}
 	topic, err := h.deps.Topics.Subscribe(ctx, berth.CallTopic(held.Key), nil, func(m backplane.Message) {
 		switch {
 		case m.Opening:
 		case m.Notice():
-			h.beside(func() { c.recover(background) })
+			c.lost(living)
 		default:
 			c.deliver(m.Data)
 		}
 	})
 	if err != nil {
+		end()
 		return nil, fmt.Errorf("subscribe to the call: %w", err)
 	}
 	c.topic = topic
+	c.later = func(p *callPeer, announce bool, offer *berth.CallMessage) {
+		h.beside(func() {
+			if p.sayAgain(living, announce, offer) != nil {
+				c.lost(living)
+			}
+		})
+	}
 	return c, nil
 }
 
@@ -65,10 +77,6 @@ func (c *call) AddPeer(context.Context, berth.Peer, PeerEvents) (MediaPeer, erro
 func (c *call) enlist(ctx context.Context, p *peer, connected berth.Connected) error {
 	again, at := connected.Again, connected.At.UnixMicro()
 	member := &callPeer{call: c, peer: p, again: again, returned: again, at: at, told: map[string]string{}}
-	background := context.WithoutCancel(ctx)
-	member.later = func(announce bool, offer *berth.CallMessage) {
-		c.hub.beside(func() { member.sayAgain(background, announce, offer) })
-	}
 	c.mu.Lock()
 	c.peers[p.info.ID] = member
 	for _, other := range connected.Peers {
@@ -97,7 +105,10 @@ func (p *callPeer) announce(ctx context.Context) error {
 }
 
 // Close implements MediaSession.
-func (c *call) Close() { c.topic.Unsubscribe() }
+func (c *call) Close() {
+	c.end()
+	c.topic.Unsubscribe()
+}
 
 func (c *call) publish(ctx context.Context, m berth.CallMessage) error {
 	data, err := json.Marshal(m)
@@ -156,11 +167,10 @@ func (c *call) news(m berth.CallMessage) bool {
 type callPeer struct {
 	call     *call
 	peer     *peer
-	again    bool                                          // its next offer is that of a peer that came back
-	returned bool                                          // it was connected to the call before
-	at       int64                                         // when it connected, by the database's clock
-	told     map[string]string                             // the connections of others that the client knows of; guarded by call.mu
-	later    func(announce bool, offer *berth.CallMessage) // publishes beside whoever delivers
+	again    bool              // its next offer is that of a peer that came back
+	returned bool              // it was connected to the call before
+	at       int64             // when it connected, by the database's clock
+	told     map[string]string // the connections of others that the client knows of; guarded by call.mu
 
 	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
 	// guards them.
@@ -281,17 +291,19 @@ func (p *callPeer) meet(id, role, connection string) {
 // hub's task, since deliveries do not block. It is called with call.mu held.
 func (p *callPeer) greet(saw []string) {
 	if seen := slices.Contains(saw, p.peer.info.ConnectionID); !seen || p.offer != nil {
-		p.later(!seen, p.offer)
+		p.call.later(p, !seen, p.offer)
 	}
 }
 
-// sayAgain publishes what greet decided on. An offer that is open no longer, since a newer one or an answer came
-// meanwhile, is left out.
-func (p *callPeer) sayAgain(ctx context.Context, announce bool, offer *berth.CallMessage) {
+// sayAgain publishes that p is here, or what it offers, or both. An offer that is open no longer, since a newer one or an
+// answer came meanwhile, is left out.
+func (p *callPeer) sayAgain(ctx context.Context, announce bool, offer *berth.CallMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	if announce && p.announce(ctx) != nil {
-		return // the client's next frame tells of it
+	if announce {
+		if err := p.announce(ctx); err != nil {
+			return err
+		}
 	}
 	p.call.mu.Lock()
 	var open []berth.CallMessage
@@ -300,10 +312,11 @@ func (p *callPeer) sayAgain(ctx context.Context, announce bool, offer *berth.Cal
 	}
 	p.call.mu.Unlock()
 	for _, m := range open {
-		if err := p.say(ctx, m); err != nil {
-			return // the client offers again when it hears nothing
+		if err := p.call.publish(ctx, m); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (p *callPeer) send(frame any) { p.peer.sender.send(encode(frame)) }

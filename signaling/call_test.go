@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/berthdev/berth/internal/backplane"
 	"github.com/berthdev/berth/internal/berth"
@@ -12,9 +13,10 @@ import (
 // newCallServers are two workers that share a database and topics in which every session is a call.
 func newCallServers(t *testing.T) (w1, w2 *rig) {
 	t.Helper()
-	w1 = newRig(t, Config{})
+	config := Config{SettleInterval: 5 * time.Millisecond}
+	w1 = newRig(t, config)
 	w1.directory.kind = berth.KindCall
-	w2 = (&rig{t: t, directory: w1.directory, topics: w1.topics}).hubbed(Config{})
+	w2 = (&rig{t: t, directory: w1.directory, topics: w1.topics}).hubbed(config)
 	return w1.serve(), w2.serve()
 }
 

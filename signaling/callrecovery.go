@@ -3,24 +3,71 @@ package signaling
 import (
 	"context"
 	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// recover makes up for messages of the call that cannot be had: the database knows who is connected, and whoever hears of a
-// connection offers again what is open. Frames may be repeated by it.
-func (c *call) recover(ctx context.Context) {
+// lost has the call recover: messages for its peers here, or from them, may never arrive. One recovery runs at a time, and
+// begins again for what is lost meanwhile. It is called without mu.
+func (c *call) lost(ctx context.Context) {
 	c.mu.Lock()
-	members := make([]*callPeer, 0, len(c.peers))
-	for _, member := range c.peers {
-		members = append(members, member)
+	defer c.mu.Unlock()
+	c.behind = true
+	if !c.recovering {
+		c.recovering = true
+		c.hub.beside(func() { c.recover(ctx) })
 	}
-	c.mu.Unlock()
+}
+
+// recover makes up for messages of the call that cannot be had: the database knows who is connected, and whoever hears of a
+// connection offers again what is open. Frames may be repeated by it. Until the database answers it asks again: nobody has to
+// come back because of a restart.
+func (c *call) recover(ctx context.Context) {
+	for {
+		c.mu.Lock()
+		if !c.behind {
+			c.recovering = false
+			c.mu.Unlock()
+			return
+		}
+		c.behind = false
+		members := slices.Collect(maps.Values(c.peers))
+		c.mu.Unlock()
+		if !c.recoverAll(ctx, members) && !c.pause(ctx) {
+			return
+		}
+	}
+}
+
+// recoverAll reports whether every member recovered.
+func (c *call) recoverAll(ctx context.Context, members []*callPeer) bool {
+	all := true
 	for _, member := range members {
 		if err := member.recover(ctx); err != nil {
 			c.hub.deps.Logger.WarnContext(ctx, "call not recovered", "session_key", int64(c.held.Key), "err", err)
-			member.peer.sender.close(CloseTryLater, reasonUnavailable) // a new connection learns everything
+			all = false
 		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.behind = c.behind || !all
+	return all
+}
+
+// pause spreads the calls that try again, and reports whether this one still is.
+func (c *call) pause(ctx context.Context) bool {
+	wait := c.hub.config.SettleInterval
+	timer := time.NewTimer(wait/2 + rand.N(wait))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
@@ -40,9 +87,9 @@ func (p *callPeer) recover(ctx context.Context) error {
 	}
 	p.call.mu.Lock()
 	p.call.compare(p, others)
-	p.greet([]string{p.peer.info.ConnectionID}) // the announcement follows
+	open := p.offer
 	p.call.mu.Unlock()
-	return p.announce(ctx)
+	return p.sayAgain(ctx, true, open)
 }
 
 // compare tells p who came and who went, as the database has it. It is called with mu held.

@@ -157,6 +157,51 @@ func (c *client) readUntil(kind string, each func(frame)) {
 	}
 }
 
+// What a call missed while nothing answered reaches its peers by the connections that they have.
+func TestCallRecoversWhenTheDatabaseIsBackAndClosesNobody(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	for round, fail := range []func(error){
+		func(err error) { w1.directory.set(func(d *fakeDirectory) { d.err = err }) },
+		func(err error) { w1.topics.fail(err) },
+	} {
+		sdp := fmt.Sprintf("o%d", round)
+		a.send(fmt.Sprintf(`{"type":"offer","sdp":%q}`, sdp))
+		b.awaitOffer(sdp)
+		fail(berth.ErrUnavailable)
+		w1.topics.Forget()
+		w1.awaitCall(1, func(c *call) bool { return c.recovering && c.behind })
+		fail(nil)
+		b.awaitOffer(sdp)
+		b.send(`{"type":"answer","sdp":"yes"}`)
+		a.expect("answer")
+	}
+}
+
+// awaitOffer reads until an offer, which may come after repeated ones.
+func (c *client) awaitOffer(sdp string) {
+	c.t.Helper()
+	for c.expect("offer").text("sdp") != sdp {
+		continue
+	}
+}
+
+// awaitCall waits for something that is true of a call, under its lock.
+func (r *rig) awaitCall(key berth.SessionKey, is func(*call) bool) {
+	r.t.Helper()
+	r.hub.mu.Lock()
+	c := r.hub.sessions[key].call
+	r.hub.mu.Unlock()
+	eventually(r.t, "the call is as awaited", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return is(c)
+	})
+}
+
 // A connection that recovers what its call missed after it was replaced changes nothing.
 func TestRecoveryOfAReplacedConnectionChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -203,7 +248,9 @@ func TestOfferThatIsOpenNoLongerIsNotRepeated(t *testing.T) {
 	if f := b.expect("offer"); f.text("sdp") != "o2" {
 		t.Fatalf("got %v", f)
 	}
-	member.sayAgain(t.Context(), false, stale)
+	if err := member.sayAgain(t.Context(), false, stale); err != nil {
+		t.Fatal(err)
+	}
 	a.send(`{"type":"candidate","candidate":null}`)
 	b.expect("candidate") // and not o1
 }

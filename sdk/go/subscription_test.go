@@ -160,9 +160,7 @@ func TestListenerResumesBehindTheLastMessageItHeard(t *testing.T) {
 	if s := l.told[3]; s.Recovered != RecoveredPart || s.MissingFrom != 4 || s.MissingTo != 6 {
 		t.Errorf("of b it was told %+v", s)
 	}
-	if state := l.conn.State(); state != StateConnected {
-		t.Errorf("state %s", state)
-	}
+	eventually(t, "the connection", func() bool { return l.conn.State() == StateConnected })
 }
 
 func TestListenerAsksAgainForWhatTheOwnerCouldNotDo(t *testing.T) {
