@@ -101,7 +101,16 @@ func (s *Store) Session(ctx context.Context, tenantID, id string) (berth.Session
 }
 
 func (s *Store) sessionByID(ctx context.Context, tenantID, id string) (berth.Session, error) {
-	rows, err := collect[sessionRow](ctx, s, "session_by_id", tenantID, id)
+	return one(collect[sessionRow](ctx, s, "session_by_id", tenantID, id))
+}
+
+// SessionByKey reads one row. Its plan does not depend on how many are asked for, so Postgres keeps it.
+func (s *Store) SessionByKey(ctx context.Context, key berth.SessionKey) (berth.Session, error) {
+	return one(collect[sessionRow](ctx, s, "session_by_key", int64(key)))
+}
+
+// one is the session that a query looked for.
+func one(rows []sessionRow, err error) (berth.Session, error) {
 	if err != nil {
 		return berth.Session{}, err
 	}
@@ -109,19 +118,6 @@ func (s *Store) sessionByID(ctx context.Context, tenantID, id string) (berth.Ses
 		return berth.Session{}, errNoSession()
 	}
 	return rows[0].session(), nil
-}
-
-// SessionByKey reads one row.
-func (s *Store) SessionByKey(ctx context.Context, key berth.SessionKey) (berth.Session, error) {
-	found, err := s.sessionsByKey(ctx, []int64{int64(key)})
-	if err != nil {
-		return berth.Session{}, err
-	}
-	session, ok := found[key]
-	if !ok {
-		return berth.Session{}, errNoSession()
-	}
-	return session, nil
 }
 
 func (s *Store) sessionsByKey(ctx context.Context, keys []int64) (map[berth.SessionKey]berth.Session, error) {

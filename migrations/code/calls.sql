@@ -97,8 +97,9 @@ begin
 end
 $$;
 
--- settle_calls brings the state of calls in line with who is connected. A call to which one peer came waits for the other
--- as long as it may live; once that peer is lost, for as long as any that is lost may take. The caller holds their rows.
+-- settle_calls brings the state of calls in line with who is connected, and leaves those that stay active or awaited. A call to
+-- which one peer came waits for the other as long as it may live; once that peer is lost, for as long as any that is lost may
+-- take. The caller holds their rows.
 create function berth.settle_calls(p_keys bigint[], p_rejoin_seconds float8) returns void
 language plpgsql as $$
 begin
@@ -118,7 +119,7 @@ begin
                                  when d.state = 'assigned' then clock_timestamp() + make_interval(secs => p_rejoin_seconds) end,
                rejoin_by = case when d.state = 'awaiting_rejoin' then
                                coalesce(s.rejoin_by, clock_timestamp() + make_interval(secs => p_rejoin_seconds)) end
-          from settled d where s.key = d.key
+          from settled d where s.key = d.key and (d.state <> d.before or d.state = 'assigned')
         returning s.key, s.tenant_id, s.id, s.generation, s.state, d.before)
     insert into berth.session_events (session, tenant_id, session_id, type, data)
     select w.key, w.tenant_id, w.id, w.state, jsonb_build_object('generation', w.generation)
@@ -185,8 +186,7 @@ end
 $$;
 
 -- call_rejoin_verdict is rejoin_verdict for one peer of a call: where its worker is well it stays, else it gets another.
--- move_peer: it is connected to a worker that is late or cut off, and lost it. Storms call it, and seat_serves, thousands of
--- times: PL/pgSQL plans them once, where a function in SQL would be planned at each call.
+-- move_peer: it is connected to a worker that is late or cut off, and lost it.
 create function berth.call_rejoin_verdict(p_key bigint, p_peer text, p_lost boolean) returns text
 language plpgsql stable as $$
 begin

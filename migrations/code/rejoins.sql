@@ -5,9 +5,14 @@
 --   place    the session awaits a rejoin: claim a slot for it
 --   hold     the owner is in question: its presence is gone, or a gap is open
 --   move     the owner is present but late, and the peer lost it: this session moves now
+--
+-- A storm calls it for each client: PL/pgSQL plans it once.
 create function berth.rejoin_verdict(p_key bigint, p_peer text, p_generation bigint, p_lost boolean)
 returns table (verdict text, worker_id text, instance int)
-language sql stable as $$
+language plpgsql stable as $$
+#variable_conflict use_column
+begin
+    return query
     select case
                when s.state = 'ended' then 'ended'
                when p_generation > s.generation then 'ahead'
@@ -25,5 +30,6 @@ language sql stable as $$
       from berth.sessions s
       left join berth.workers w on w.id = s.worker_id
       left join berth.worker_leases l on l.worker_id = s.worker_id and l.instance = s.instance
-     where s.key = p_key
+     where s.key = p_key;
+end
 $$;

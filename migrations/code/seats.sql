@@ -18,7 +18,7 @@ begin
     end if;
     select count(*) into v_count from berth.peers p where p.worker_id = p_worker and p.connection_id is not null;
     if v_count > 100 then      -- fewer are counted as fast as they are remembered
-        perform set_config(v_name, concat_ws(' ', p_worker, v_now + least(2, v_count * 0.0002), v_count), false);
+        perform set_config(v_name, concat_ws(' ', p_worker, v_now + least(3, v_count * 0.0005), v_count), false);
     end if;
     return v_count;
 end

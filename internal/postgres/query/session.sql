@@ -11,6 +11,9 @@ select ord, outcome, waiter, session_key, replayed, generation, region, requeste
 -- name: session_by_keys
 select * from berth.session_rows where key = any ($1::bigint[]);
 
+-- name: session_by_key
+select * from berth.session_rows where key = $1;
+
 -- name: session_by_id
 select * from berth.session_rows where tenant_id = $1 and id = $2 order by key desc limit 1;
 
