@@ -140,9 +140,12 @@ func TestMessageToAUserGoesToTheWorkersThatHoldIt(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	for _, heard := range []<-chan string{first, second} {
-		var got berth.DirectMessage
-		if err := json.Unmarshal([]byte(<-heard), &got); err != nil || got.TenantID != "t-1" || got.UserID != "ann" || string(got.Data) != `{"n":1}` {
-			t.Errorf("heard %+v, %v", got, err)
+		var got berth.InboxMessage
+		if err := json.Unmarshal([]byte(<-heard), &got); err != nil || got.Direct == nil {
+			t.Fatalf("heard %+v, %v", got, err)
+		}
+		if d := got.Direct; d.TenantID != "t-1" || d.UserID != "ann" || string(d.Data) != `{"n":1}` {
+			t.Errorf("heard %+v", d)
 		}
 	}
 	if len(third) != 0 {

@@ -54,7 +54,9 @@ func (s *service) direct(ctx context.Context, tenantID, userID string, data json
 	if err != nil || len(held) == 0 {
 		return sent, err
 	}
-	message, err := json.Marshal(berth.DirectMessage{TenantID: tenantID, UserID: userID, Data: []byte(data)}, jsontext.PreserveRawStrings(true))
+	message, err := json.Marshal(berth.InboxMessage{
+		Direct: &berth.DirectMessage{TenantID: tenantID, UserID: userID, Data: []byte(data)},
+	}, jsontext.PreserveRawStrings(true))
 	if err != nil {
 		return sent, fmt.Errorf("encode direct message: %w", err)
 	}

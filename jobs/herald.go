@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -38,9 +39,6 @@ type herald struct {
 	telling sync.Mutex // notices are read, told and cleared by one at a time
 }
 
-// heralded is how many messages are published at a time.
-const heralded = backplane.MaxMessages
-
 // namedPeers is how many peers of those told of at once have a log line of their own.
 const namedPeers = 25
 
@@ -48,14 +46,74 @@ const namedPeers = 25
 // as the last chunk took, since those who lost their worker come back meanwhile.
 const breath = 25 * time.Millisecond
 
-// announce tells the others of peers that are lost, since a gap opened.
+// announce tells the others of peers that are lost, since a gap opened: each worker of survivors is told of many at once. Those
+// of a worker that does not listen for that are told call by call. Who was nowhere when the peers were listed has a notice.
 func (h *herald) announce(ctx context.Context, lost []berth.CallNotice, opened time.Time) error {
-	for some := range slices.Chunk(lost, heralded) {
-		if err := h.publish(ctx, some, opened); err != nil {
+	for some := range slices.Chunk(byWorker(lost), backplane.MaxMessages) {
+		began := time.Now()
+		deaf, err := h.publishWords(ctx, some)
+		if err != nil {
 			return err
+		}
+		for notices := range slices.Chunk(deaf, backplane.MaxMessages) {
+			if err := h.publish(ctx, notices); err != nil {
+				return err
+			}
+		}
+		took := time.Since(began)
+		for _, w := range some {
+			h.note(ctx, w.lost, took, opened)
 		}
 	}
 	return nil
+}
+
+// word is what one worker is told at once.
+type word struct {
+	worker string
+	lost   []berth.CallNotice // berth.MaxLost at most
+}
+
+// byWorker says whom to tell of what. Nobody is told of those that have no survivor.
+func byWorker(lost []berth.CallNotice) (words []word) {
+	of := map[string][]berth.CallNotice{}
+	for _, n := range lost {
+		if n.Survivor != "" {
+			of[n.Survivor] = append(of[n.Survivor], n)
+		}
+	}
+	for _, worker := range slices.Sorted(maps.Keys(of)) {
+		for some := range slices.Chunk(of[worker], berth.MaxLost) {
+			words = append(words, word{worker, some})
+		}
+	}
+	return words
+}
+
+// publishWords returns what workers that do not listen to their inbox were to hear.
+func (h *herald) publishWords(ctx context.Context, words []word) (deaf []berth.CallNotice, err error) {
+	messages := make([]backplane.Outgoing, len(words))
+	for i, w := range words {
+		message := berth.InboxMessage{Lost: make([]berth.LostPeer, len(w.lost))}
+		for j, n := range w.lost {
+			message.Lost[j] = berth.LostPeer{Call: n.Key, CallMessage: n.Message()}
+		}
+		data, err := json.Marshal(message)
+		if err != nil {
+			return nil, fmt.Errorf("encode lost peers: %w", err)
+		}
+		messages[i] = backplane.Outgoing{Topic: berth.InboxTopic(w.worker), Data: data}
+	}
+	published, err := h.topics.Publish(ctx, messages...)
+	if err != nil {
+		return nil, fmt.Errorf("publish lost peers: %w", err)
+	}
+	for i, p := range published {
+		if p.Processes == 0 {
+			deaf = append(deaf, words[i].lost...)
+		}
+	}
+	return deaf, nil
 }
 
 // lose takes the call peers of a lost instance off it, chunk by chunk. Calls that somebody works on are left for the next
@@ -96,7 +154,7 @@ func (h *herald) tell(ctx context.Context) {
 
 // tellSome publishes the first of the notices that wait, but for those that were told, and says whether to go on.
 func (h *herald) tellSome(ctx context.Context, told map[berth.CallNotice]bool) (more bool, err error) {
-	notices, err := h.store.CallNotices(ctx, heralded)
+	notices, err := h.store.CallNotices(ctx, backplane.MaxMessages)
 	if err != nil {
 		return false, err
 	}
@@ -105,25 +163,22 @@ func (h *herald) tellSome(ctx context.Context, told map[berth.CallNotice]bool) (
 	if len(notices) == 0 {
 		return false, nil
 	}
-	if err := h.publish(ctx, notices, time.Time{}); err != nil {
+	began := time.Now()
+	if err := h.publish(ctx, notices); err != nil {
 		return false, err
 	}
+	h.note(ctx, notices, time.Since(began), time.Time{})
 	for _, n := range notices {
 		told[n] = true
 	}
-	return waiting == heralded, h.store.ClearCallNotices(ctx, notices)
+	return waiting == backplane.MaxMessages, h.store.ClearCallNotices(ctx, notices)
 }
 
-func (h *herald) publish(ctx context.Context, notices []berth.CallNotice, opened time.Time) error {
-	began := time.Now()
-	if len(notices) == 0 {
-		return nil
-	}
+// publish tells of peers on the topics of their calls.
+func (h *herald) publish(ctx context.Context, notices []berth.CallNotice) error {
 	messages := make([]backplane.Outgoing, len(notices))
 	for i, n := range notices {
-		data, err := json.Marshal(berth.CallMessage{
-			Type: berth.CallDisconnected, PeerID: n.PeerID, Role: n.Role, Reason: n.Cause, Connection: n.ConnectionID,
-		})
+		data, err := json.Marshal(n.Message())
 		if err != nil {
 			return fmt.Errorf("encode notice: %w", err)
 		}
@@ -132,7 +187,6 @@ func (h *herald) publish(ctx context.Context, notices []berth.CallNotice, opened
 	if _, err := h.topics.Publish(ctx, messages...); err != nil {
 		return fmt.Errorf("publish notices of calls: %w", err)
 	}
-	h.note(ctx, notices, time.Since(began), opened)
 	return nil
 }
 

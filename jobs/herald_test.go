@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,9 @@ type callRows struct {
 	peers   map[string]int // connected call peers of workers
 	notices []berth.CallNotice
 	told    []string // published, in order: call and peer
+	words   int      // messages that workers heard in their inboxes
 	deaf    bool     // topics take nothing
+	old     bool     // workers do not listen to their inboxes
 	busy    bool     // somebody works on the rows of all notices: they cannot be cleared
 }
 
@@ -45,7 +48,12 @@ func lostPeer(call int) berth.CallNotice {
 func (c *callRows) CallPeers(_ context.Context, worker string, _ berth.Instance) ([]berth.CallNotice, time.Time, error) {
 	var peers []berth.CallNotice
 	for call := range c.peers[worker] {
-		peers = append(peers, lostPeer(call+1))
+		lost := lostPeer(call + 1)
+		lost.Survivor = fmt.Sprintf("s%d", call%3) // s0 is nowhere
+		if lost.Survivor == "s0" {
+			lost.Survivor = ""
+		}
+		peers = append(peers, lost)
 	}
 	return peers, time.Now(), nil
 }
@@ -67,14 +75,27 @@ func (c *callRows) Publish(_ context.Context, messages ...backplane.Outgoing) ([
 	if c.deaf {
 		return nil, errBroken
 	}
-	for _, m := range messages {
-		var said berth.CallMessage
+	published := make([]backplane.Published, len(messages))
+	for i, m := range messages {
+		var said struct {
+			berth.InboxMessage
+			berth.CallMessage
+		}
 		if err := json.Unmarshal(m.Data, &said); err != nil {
 			return nil, err
 		}
-		c.told = append(c.told, fmt.Sprintf("%s %s %s %s", m.Topic, said.Type, said.PeerID, said.Reason))
+		switch inbox := strings.HasPrefix(m.Topic, "w/"); {
+		case !inbox:
+			c.told = append(c.told, fmt.Sprintf("%s %s %s %s", m.Topic, said.Type, said.PeerID, said.Reason))
+		case !c.old:
+			published[i].Processes = 1
+			c.words++
+			for _, lost := range said.Lost {
+				c.told = append(c.told, fmt.Sprintf("%s %d %s %s %s", m.Topic, lost.Call, lost.Type, lost.PeerID, lost.Reason))
+			}
+		}
 	}
-	return make([]backplane.Published, len(messages)), nil
+	return published, nil
 }
 
 var _ jobs.Publisher = (*callRows)(nil) // topicsOf asks at run time
@@ -95,10 +116,27 @@ func TestSurvivorsAreToldBeforeSessionsAreMoved(t *testing.T) {
 		store.peers = map[string]int{"w1": 450}
 		reaper, _ := newReaper(t, store, cannedProber(berth.ProbeDead))
 		ticks(t, reaper, 2*time.Second)
-		if len(store.told) != 450 || len(store.notices) != 0 {
-			t.Fatalf("%d were told, %d wait", len(store.told), len(store.notices))
+		if len(store.told) != 300 || store.words != 4 || len(store.notices) != 0 {
+			t.Fatalf("%d were told by %d words, %d wait", len(store.told), store.words, len(store.notices))
 		}
-		if want := "call.1 peer-disconnected p worker_lost"; store.told[0] != want {
+		if want := "w/s1 2 peer-disconnected p worker_lost"; store.told[0] != want {
+			t.Errorf("told %q, want %q", store.told[0], want)
+		}
+	})
+}
+
+func TestSurvivorsOfWorkersThatDoNotListenAreToldByTheirCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.add("w1", 0).present = false
+		store.peers, store.old = map[string]int{"w1": 450}, true
+		reaper, _ := newReaper(t, store, cannedProber(berth.ProbeDead))
+		ticks(t, reaper, 2*time.Second)
+		if len(store.told) != 300 {
+			t.Fatalf("%d were told", len(store.told))
+		}
+		if want := "call.2 peer-disconnected p worker_lost"; store.told[0] != want {
 			t.Errorf("told %q, want %q", store.told[0], want)
 		}
 	})
@@ -108,7 +146,7 @@ func TestNoticesThatCouldNotBeToldAreToldLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
-		store.peers, store.deaf = map[string]int{"w1": 1}, true
+		store.peers, store.deaf = map[string]int{"w1": 2}, true
 		store.add("w1", 0).present = false
 		reaper, _ := newReaper(t, store, cannedProber(berth.ProbeDead))
 		for range 2 {
@@ -116,12 +154,12 @@ func TestNoticesThatCouldNotBeToldAreToldLater(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if len(store.notices) != 1 {
-			t.Fatalf("%d notices wait, want one", len(store.notices))
+		if len(store.notices) != 2 {
+			t.Fatalf("%d notices wait, want two", len(store.notices))
 		}
 		store.deaf = false
 		tick(t, reaper)
-		if len(store.told) != 1 || len(store.notices) != 0 {
+		if len(store.told) != 2 || len(store.notices) != 0 {
 			t.Errorf("told %v, %d wait", store.told, len(store.notices))
 		}
 	})

@@ -124,7 +124,7 @@ func TestSentinelFindsADeadWorkerWithoutAnyPeriodicTick(t *testing.T) {
 		defer g.stop()
 		<-time.After(2*time.Second + 30*time.Millisecond)
 		store.renew()
-		store.change("w2", func(w *fakeWorker) { w.die(); store.peers = map[string]int{"w2": 1} })
+		store.change("w2", func(w *fakeWorker) { w.die(); store.peers = map[string]int{"w2": 2} })
 		died := time.Now()
 		<-time.After(2 * time.Second)
 		at, lost := store.lost("w2")
@@ -135,7 +135,7 @@ func TestSentinelFindsADeadWorkerWithoutAnyPeriodicTick(t *testing.T) {
 			`"msg":"gap_opened","worker_id":"w2","instance":2,"evidence":"presence_gone"`, `"gap_ms":100,"confirm_ms":400`,
 			`"msg":"loss_confirmed","worker_id":"w2","instance":2,"evidence":"probe_refused"`,
 			`"msg":"session_lost","worker_id":"w2","instance":2,"session_id":"w2-4","session_key":0,"generation":0,"since_gap_ms":400`,
-			`"msg":"peer_notified","session_key":1,"peer_id":"p","cause":"worker_lost","publish_ms":0,"since_gap_ms":400`,
+			`"msg":"peer_notified","session_key":2,"peer_id":"p","cause":"worker_lost","publish_ms":0,"since_gap_ms":400`,
 			`"msg":"sessions_displaced","worker_id":"w2","instance":2,"sessions":5`,
 		} {
 			if !strings.Contains(lines.String(), want) {

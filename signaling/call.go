@@ -29,8 +29,11 @@ type call struct {
 	hub   *Hub
 	held  berth.Held
 	topic *backplane.Subscription
-	end   context.CancelFunc                                         // of what the call does beside its peers
-	later func(p *callPeer, announce bool, offer *berth.CallMessage) // p says again what a peer that came did not hear
+
+	// What the call does beside its peers, until end.
+	lost  func()                                                     // has it recover
+	later func(p *callPeer, announce bool, offer *berth.CallMessage) // has p say again what a peer that came did not hear
+	end   context.CancelFunc
 
 	mu         sync.Mutex // guards the rest, and what is kept of each peer; senders may be called under it
 	peers      map[string]*callPeer
@@ -42,26 +45,31 @@ type call struct {
 
 // openCall subscribes to a call's topic.
 func (h *Hub) openCall(ctx context.Context, held berth.Held) (*call, error) {
+	if err := h.inbox.hold(ctx); err != nil {
+		return nil, err
+	}
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	c := &call{hub: h, held: held, end: end, peers: map[string]*callPeer{}, remote: map[string]string{}, gone: map[string]string{}}
+	c.lost = func() { c.fallBehind(living) }
 	topic, err := h.deps.Topics.Subscribe(ctx, berth.CallTopic(held.Key), nil, func(m backplane.Message) {
 		switch {
 		case m.Opening:
 		case m.Notice():
-			c.lost(living)
+			c.lost()
 		default:
 			c.deliver(m.Data)
 		}
 	})
 	if err != nil {
 		end()
+		h.inbox.release()
 		return nil, fmt.Errorf("subscribe to the call: %w", err)
 	}
 	c.topic = topic
 	c.later = func(p *callPeer, announce bool, offer *berth.CallMessage) {
 		h.beside(func() {
 			if p.sayAgain(living, announce, offer) != nil {
-				c.lost(living)
+				c.lost()
 			}
 		})
 	}
@@ -108,6 +116,7 @@ func (p *callPeer) announce(ctx context.Context) error {
 func (c *call) Close() {
 	c.end()
 	c.topic.Unsubscribe()
+	c.hub.beside(c.hub.inbox.release)
 }
 
 func (c *call) publish(ctx context.Context, m berth.CallMessage) error {
@@ -131,6 +140,11 @@ func (c *call) deliver(data []byte) {
 		c.hub.deps.Logger.Warn("call message not understood", "session_key", int64(c.held.Key), "err", err)
 		return
 	}
+	c.take(m)
+}
+
+// take tells the peers here of one message.
+func (c *call) take(m berth.CallMessage) {
 	if m.Type == berth.CallDisconnected && m.Reason == berth.CallLeft {
 		defer c.hub.Drop(c.held, Fate{Ended: true, Reason: berth.EndedLeft})
 	}

@@ -13,9 +13,10 @@ import (
 // newCallServers are two workers that share a database and topics in which every session is a call.
 func newCallServers(t *testing.T) (w1, w2 *rig) {
 	t.Helper()
-	config := Config{SettleInterval: 5 * time.Millisecond}
+	config := Config{SettleInterval: 5 * time.Millisecond, Inbox: "w/1"}
 	w1 = newRig(t, config)
 	w1.directory.kind = berth.KindCall
+	config.Inbox = "w/2"
 	w2 = (&rig{t: t, directory: w1.directory, topics: w1.topics}).hubbed(config)
 	return w1.serve(), w2.serve()
 }
@@ -142,23 +143,57 @@ func TestLossThatWasToldIsNoNews(t *testing.T) {
 	w1.directory.mu.Unlock()
 	_ = a.ws.CloseNow()
 	b.expect("peer-disconnected")
-	tell := func() {
-		data, err := json.Marshal(berth.CallMessage{
-			Type: berth.CallDisconnected, PeerID: "a", Role: "offer", Reason: "worker_lost", Connection: old,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w1.topics.Publish(t.Context(), backplane.Outgoing{Topic: berth.CallTopic(1), Data: data}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tell := func() { w1.tell(berth.CallTopic(1), lostPeer(1, old).CallMessage) }
 	tell() // again, as the reaper does
 	back, _ := w1.join(1, "a")
 	b.expect("peer-connected")
 	tell() // late: another connection took its place
 	back.send(`{"type":"offer","sdp":"o2"}`)
 	b.expect("rejoin-offer")
+}
+
+// tell says something on a topic.
+func (r *rig) tell(topic string, message any) {
+	r.t.Helper()
+	data, err := json.Marshal(message)
+	if err == nil {
+		_, err = r.topics.Publish(r.t.Context(), backplane.Outgoing{Topic: topic, Data: data})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// lostPeer is what the reaper says of a call's peer "a".
+func lostPeer(call berth.SessionKey, connection string) berth.LostPeer {
+	return berth.LostPeer{Call: call, CallMessage: berth.CallMessage{
+		Type: berth.CallDisconnected, PeerID: "a", Role: "offer", Reason: "worker_lost", Connection: connection,
+	}}
+}
+
+func TestWorkerIsToldOfManyLostPeersAtOnce(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	lost := berth.InboxMessage{Lost: []berth.LostPeer{lostPeer(99, "of a call that is not here")}}
+	var survivors []*client
+	for key := 1; key <= 3; key++ {
+		a, _ := w1.join(key, "a")
+		b, _ := w2.join(key, "b")
+		a.expect("peer-connected")
+		w1.directory.mu.Lock()
+		lost.Lost = append(lost.Lost, lostPeer(berth.SessionKey(key), w1.directory.connected[peerKey(berth.SessionKey(key), "a")]))
+		w1.directory.mu.Unlock()
+		survivors = append(survivors, b)
+	}
+	w1.tell("w/2", lost)
+	w1.tell("w/2", lost) // again
+	for i, b := range survivors {
+		if f := b.expect("peer-disconnected"); f.text("reason") != "worker_lost" || f.text("peer_id") != "a" {
+			t.Errorf("got %v", f)
+		}
+		_, _ = w1.join(i+1, "a")
+		b.expect("peer-connected")
+	}
 }
 
 func TestPeerThatComesBackElsewhereEndsItsOldConnection(t *testing.T) {

@@ -11,9 +11,37 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// lost has the call recover: messages for its peers here, or from them, may never arrive. One recovery runs at a time, and
-// begins again for what is lost meanwhile. It is called without mu.
-func (c *call) lost(ctx context.Context) {
+// recoverSpread is between two calls that recover because of one loss.
+const recoverSpread = time.Millisecond
+
+// recoverCalls has every call recover, one after another.
+func (h *Hub) recoverCalls() {
+	h.mu.Lock()
+	keys := slices.Collect(maps.Keys(h.sessions))
+	h.mu.Unlock()
+	ticker := time.NewTicker(recoverSpread)
+	defer ticker.Stop()
+	for _, key := range keys { // those that were dropped meanwhile are found no more
+		if c := h.callOf(key); c != nil {
+			c.lost()
+			<-ticker.C
+		}
+	}
+}
+
+// callOf is the call that is served for a session; nil: none is.
+func (h *Hub) callOf(key berth.SessionKey) *call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.sessions[key]; s != nil {
+		return s.call
+	}
+	return nil
+}
+
+// fallBehind has the call recover: messages for its peers here, or from them, may never arrive. One recovery runs at a time,
+// and begins again for what is lost meanwhile. It is called without mu.
+func (c *call) fallBehind(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.behind = true

@@ -42,7 +42,7 @@ type Config struct {
 	SettleInterval time.Duration // between attempts to tell the database what it did not take; default 1s
 
 	MaxSubscriptions int    // topics of one connection; default 256
-	Inbox            string // topic of what is for users that are connected here; required for peers that have a user
+	Inbox            string // topic of what is for this worker; required for calls, and for peers that have a user
 
 	QueueBytes int           // per connection, of frames not yet taken by the kernel; default 512 KiB
 	QueueAge   time.Duration // of the oldest such frame; default 5s

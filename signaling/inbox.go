@@ -10,13 +10,13 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// inbox takes what is sent to users and hands it to their connections here. The worker listens to its inbox only while
-// such a connection is there, since each listener makes every notification dearer.
+// inbox takes what is for this worker: what is sent to users, for their connections here, and who is lost of calls. The worker
+// listens to it only while such a connection or a call is there, since each listener makes every notification dearer.
 type inbox struct {
 	hub *Hub
 
 	turn    chan struct{} // holds an element while somebody begins or ends to listen
-	holders int           // connections that are, or are about to be, here; turn guards it
+	holders int           // connections of users and calls that are, or are about to be, here; turn guards it
 	sub     *backplane.Subscription
 
 	mu    sync.Mutex // guards the rest, and every letterbox
@@ -37,23 +37,41 @@ type letterbox struct {
 // maxEarly bounds what a letterbox holds. The time between is that of one write to the database.
 const maxEarly = 64
 
-// open makes p reachable, and must come before the database is told that p's user is here: a message that is sent right
-// after has to arrive. Every call without an error is followed by one of shut.
-func (i *inbox) open(ctx context.Context, p *peer) error {
+// hold makes the worker listen. Every call without an error is followed by one of release.
+func (i *inbox) hold(ctx context.Context) error {
 	select {
 	case i.turn <- struct{}{}:
 		defer func() { <-i.turn }()
 	case <-ctx.Done():
-		return fmt.Errorf("listen for direct messages: %w", ctx.Err())
+		return fmt.Errorf("listen to the inbox: %w", ctx.Err())
 	}
 	if i.sub == nil {
 		sub, err := i.hub.deps.Topics.Subscribe(ctx, i.hub.config.Inbox, nil, i.deliver)
 		if err != nil {
-			return fmt.Errorf("listen for direct messages: %w", err)
+			return fmt.Errorf("listen to the inbox: %w", err)
 		}
 		i.sub = sub
 	}
 	i.holders++
+	return nil
+}
+
+// release waits while somebody begins to listen.
+func (i *inbox) release() {
+	i.turn <- struct{}{}
+	defer func() { <-i.turn }()
+	if i.holders--; i.holders == 0 {
+		i.sub.Unsubscribe()
+		i.sub = nil
+	}
+}
+
+// open makes p reachable, and must come before the database is told that p's user is here: a message that is sent right
+// after has to arrive. Every call without an error is followed by one of shut.
+func (i *inbox) open(ctx context.Context, p *peer) error {
+	if err := i.hold(ctx); err != nil {
+		return err
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	boxes := i.users[p.addressee()]
@@ -86,31 +104,37 @@ func (i *inbox) shut(p *peer) {
 		delete(i.users, p.addressee())
 	}
 	i.mu.Unlock()
-
-	i.turn <- struct{}{}
-	defer func() { <-i.turn }()
-	if i.holders--; i.holders == 0 {
-		i.sub.Unsubscribe()
-		i.sub = nil
-	}
+	i.release()
 }
 
-// deliver queues a message to each connection of its user.
 func (i *inbox) deliver(m backplane.Message) {
-	defer i.hub.survive("direct message")
+	defer i.hub.survive("inbox message")
 	if m.Opening {
 		return
 	}
 	if m.Notice() {
-		i.hub.deps.Logger.Warn("direct messages lost", "recovery", string(m.Recovery.Outcome),
+		i.hub.deps.Logger.Warn("inbox messages lost", "recovery", string(m.Recovery.Outcome),
 			"from", m.Recovery.Missing.From, "to", m.Recovery.Missing.To)
+		i.hub.beside(i.hub.recoverCalls)
 		return
 	}
-	var message berth.DirectMessage
+	var message berth.InboxMessage
 	if err := json.Unmarshal(m.Data, &message); err != nil {
-		i.hub.deps.Logger.Warn("direct message not understood", "err", err)
+		i.hub.deps.Logger.Warn("inbox message not understood", "err", err)
 		return
 	}
+	if message.Direct != nil {
+		i.direct(*message.Direct)
+	}
+	for _, lost := range message.Lost {
+		if c := i.hub.callOf(lost.Call); c != nil {
+			c.take(lost.CallMessage)
+		}
+	}
+}
+
+// direct queues a message to each connection of its user.
+func (i *inbox) direct(message berth.DirectMessage) {
 	frame := directFrame(message.UserID, message.Data)
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -417,7 +417,7 @@ func TestDirectMessageReachesEveryConnectionOfItsUser(t *testing.T) {
 	r := newTopicServer(t, berth.TopicGrant{}, Config{})
 	direct := func(user, data string) {
 		t.Helper()
-		message := fmt.Sprintf(`{"tenant":"acme","user":%q,"data":%s}`, user, data)
+		message := fmt.Sprintf(`{"direct":{"tenant":"acme","user":%q,"data":%s}}`, user, data)
 		if _, err := r.topics.Publish(t.Context(), backplane.Outgoing{Topic: "w/here", Data: []byte(message)}); err != nil {
 			t.Fatal(err)
 		}

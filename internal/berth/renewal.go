@@ -117,8 +117,16 @@ type CallNotice struct {
 	Role   string
 
 	ConnectionID string // the one that was lost
+	Survivor     string // the worker to which the other peer is connected; empty: it is not, or nobody asked
 
 	Cause string // worker_lost, worker_late, newer_instance, drain_deadline, worker_left, moved or lost
+}
+
+// Message is what the other peer's worker is told.
+func (n CallNotice) Message() CallMessage {
+	return CallMessage{
+		Type: CallDisconnected, PeerID: n.PeerID, Role: n.Role, Reason: n.Cause, Connection: n.ConnectionID,
+	}
 }
 
 // End asks to end one session, for a reason, if it is still at this generation.

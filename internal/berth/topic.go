@@ -76,7 +76,8 @@ func covers(patterns []string, topic string) bool {
 // TenantTopic is the backplane's name of a tenant's topic. No id has a slash, so tenants cannot meet.
 func TenantTopic(tenantID, topic string) string { return "t/" + tenantID + "/" + topic }
 
-// InboxTopic is the backplane's name of what is for the users that are connected to a worker.
+// InboxTopic is the backplane's name of what is for a worker: for the users that are connected to it, and of calls whose peers
+// are.
 func InboxTopic(workerID string) string { return "w/" + workerID }
 
 // TopicSender names who may have much to say in topics of the backplane: a tenant in its topics, or all tenants in inboxes. Empty:
@@ -93,7 +94,23 @@ func TopicSender(name string) string {
 	}
 }
 
-// DirectMessage is what goes to an inbox: data for every connection of a user.
+// InboxMessage is what goes to an inbox: a direct message, or word of peers that are lost.
+type InboxMessage struct {
+	Direct *DirectMessage `json:"direct,omitempty"`
+	Lost   []LostPeer     `json:"lost,omitempty"` // MaxLost at most
+}
+
+// MaxLost is the most peers that one InboxMessage names. As many of the longest ids fit in a message.
+const MaxLost = 128
+
+// LostPeer tells the worker of a call's other peer that one is gone.
+type LostPeer struct {
+	Call SessionKey `json:"call"`
+
+	CallMessage // CallDisconnected
+}
+
+// DirectMessage is data for every connection of a user.
 type DirectMessage struct {
 	TenantID string          `json:"tenant"`
 	UserID   string          `json:"user"`

@@ -7,7 +7,8 @@ import (
 	"github.com/berthdev/berth/internal/berth"
 )
 
-// CallPeers lists the call peers that are connected to an instance, as losses of it, and says when they were.
+// CallPeers lists the call peers that are connected to an instance, as losses of it, and says until when whoever connected is
+// in the list for certain: some seconds ago, since others may be about to commit.
 func (s *Store) CallPeers(
 	ctx context.Context, workerID string, instance berth.Instance,
 ) (peers []berth.CallNotice, at time.Time, err error) {
@@ -16,6 +17,7 @@ func (s *Store) CallPeers(
 		PeerID       string
 		Role         string
 		ConnectionID string
+		Survivor     *string
 		At           time.Time
 	}
 	rows, err := collect[peerRow](ctx, s, "call_peer_list", workerID, int32(instance))
@@ -23,14 +25,14 @@ func (s *Store) CallPeers(
 		at = row.At
 		peers = append(peers, berth.CallNotice{
 			Key: berth.SessionKey(row.Session), PeerID: row.PeerID, Role: row.Role, Cause: causeLost,
-			ConnectionID: row.ConnectionID,
+			ConnectionID: row.ConnectionID, Survivor: deref(row.Survivor),
 		})
 	}
 	return peers, at, err
 }
 
-// LoseCallPeers takes up to limit connections of call peers off a worker that is lost, and returns how many it took. The
-// other peers of those that connected after told have notices then; see CallNotices. told zero: all have.
+// LoseCallPeers takes up to limit connections of call peers off a worker that is lost, and returns how many it took. Where
+// either peer of a call connected after told, there is a notice then; see CallNotices. told zero: there is in any case.
 func (s *Store) LoseCallPeers(
 	ctx context.Context, workerID string, instance berth.Instance, told time.Time, limit int,
 ) (int, error) {

@@ -199,8 +199,12 @@ func TestPeersThatWereToldOfLeaveNoNotice(t *testing.T) {
 	t.Parallel()
 	c := newCalls(t)
 	a, b := c.both()
+	c.exec("update berth.peers set connected_at = connected_at - interval '1 minute'")
 	peers, told, err := c.store.CallPeers(t.Context(), a.Session.WorkerID, a.Session.Instance)
 	c.ok(err)
+	if peers[0].Survivor != b.Session.WorkerID && peers[0].Survivor != a.Session.WorkerID {
+		t.Errorf("the survivor is on %q", peers[0].Survivor)
+	}
 	if alone := a.Session.WorkerID != b.Session.WorkerID; len(peers) != 2 && !alone || len(peers) != 1 && alone || peers[0].Cause != "worker_lost" {
 		t.Errorf("got %+v", peers)
 	}
@@ -208,6 +212,25 @@ func TestPeersThatWereToldOfLeaveNoNotice(t *testing.T) {
 	c.ok(err)
 	equal(c.rig, c.notices(), nil)
 	c.expect(a.Session.Key, berth.SessionAwaitingRejoin, "")
+}
+
+// Who connects while the others are told may have read that the lost peer is there.
+func TestPeerThatConnectedWhileOthersWereToldHasANotice(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, b := c.both()
+	c.exec("update berth.peers set connected_at = connected_at - interval '1 minute' where peer_id = 'a'")
+	_, told, err := c.store.CallPeers(t.Context(), a.Session.WorkerID, a.Session.Instance)
+	c.ok(err)
+	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(b.Session), PeerID: "b", ConnectionID: "b1"}))
+	c.notices()
+	c.up(b, "b2")
+	_, err = c.store.LoseCallPeers(t.Context(), a.Session.WorkerID, a.Session.Instance, told, 100)
+	c.ok(err)
+	lost := slices.DeleteFunc(c.notices(), func(n berth.CallNotice) bool { return n.PeerID != "a" })
+	if len(lost) != 1 || lost[0].ConnectionID != "a1" {
+		t.Errorf("got %+v", lost)
+	}
 }
 
 func TestPeerThatIsAloneAndLostHasTheRejoinWindow(t *testing.T) {

@@ -127,8 +127,8 @@ begin
 end
 $$;
 
--- lose_peers takes peers' connections off their calls, and leaves the notice that tells the other peer, unless that was told
--- of connections as old as this one. The caller holds the calls' rows.
+-- lose_peers takes peers' connections off their calls, and leaves the notice that tells the other peer, unless that was told:
+-- those are whose connections were both there at p_told. The caller holds the calls' rows.
 create function berth.lose_peers(
     p_keys bigint[], p_peers text[], p_cause text, p_told timestamptz, p_rejoin_seconds float8)
 returns void
@@ -137,9 +137,10 @@ begin
     with lost as (
         update berth.peers p
            set connection_id = null, connected_at = null, forgotten_at = null,
-               notice = case when p.connected_at > p_told then p_cause end,
-               lost_connection = case when p.connected_at > p_told then p.connection_id end
-          from unnest(p_keys, p_peers) u (key, peer)
+               notice = case when u.untold then p_cause end,
+               lost_connection = case when u.untold then p.connection_id end
+          from (select n.key, n.peer, exists (select from berth.peers o where o.session = n.key and o.connected_at > p_told) as untold
+                  from unnest(p_keys, p_peers) n (key, peer)) u
          where p.session = u.key and p.peer_id = u.peer and p.connection_id is not null
         returning p.session, p.peer_id, p.worker_id)
     insert into berth.session_events (session, tenant_id, session_id, type, data)
@@ -151,7 +152,7 @@ end
 $$;
 
 -- lose_call_peers is the loss of a worker as calls see it: up to p_limit connections of instances below p_below are gone, of
--- all calls or those of p_keys. Whoever connected until p_told is known to be gone already. It returns how many it took; rows
+-- all calls or those of p_keys. That those are gone who connected until p_told is known where the other peer had too. It returns how many it took; rows
 -- that somebody works on are left for the next call. Peers of a worker that drains lose their seats too: their rejoin finds
 -- them others.
 create function berth.lose_call_peers(

@@ -16,8 +16,11 @@ select ord, outcome
 select berth.lose_call_peers($1::text, $2::int, $3::bigint[], $4::text, $5::timestamptz, $6::float8, $7::int);
 
 -- name: call_peer_list
-select session, peer_id, role, connection_id, clock_timestamp() as at from berth.peers
- where worker_id = $1 and instance <= $2::int and connection_id is not null;
+select p.session, p.peer_id, p.role, p.connection_id, o.worker_id as survivor, statement_timestamp() - interval '5 seconds' as at
+  from berth.peers p
+  left join berth.peers o on o.session = p.session and o.peer_id <> p.peer_id and o.worker_id is not null
+   and o.connection_id is not null
+ where p.worker_id = $1 and p.instance <= $2::int and p.connection_id is not null;
 
 -- name: call_notice_list
 select p.session, p.peer_id, p.role, p.notice as cause, p.lost_connection as connection_id
