@@ -131,6 +131,7 @@ func (s *scene) worker(i int, addresses []string) *member {
 			"BERTH_CONTROL_LISTEN=" + control,
 			"BERTH_MEDIA_LISTEN=" + media,
 			"BERTH_MEDIA_ANNOUNCE=127.0.0.1",
+			"BERTH_UPGRADE_RATE_PER_ADDRESS=0/s", // all clients have one
 		}, s.tuning.worker...),
 	}
 }
