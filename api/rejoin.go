@@ -121,6 +121,9 @@ func (s *service) hold(ctx context.Context, rejoin berth.Rejoin) (berth.Placemen
 	defer giveUp.Stop()
 	for {
 		answer, err := s.deps.Sessions.Rejoin(ctx, rejoin)
+		if answer.Left != "" {
+			s.nudges.send(answer.Left)
+		}
 		if err != nil || answer.Outcome != berth.RejoinHold {
 			return answer.Placement, err
 		}

@@ -7,8 +7,8 @@ type CallMessage struct {
 	Type       string `json:"type"`                 // see the constants below
 	PeerID     string `json:"peer_id"`              // whom it is from, or about
 	Role       string `json:"role,omitempty"`       // of that peer
-	Connection string `json:"connection,omitempty"` // of that peer, with CallConnected and CallDisconnected
-	At         int64  `json:"at,omitempty"`         // of CallConnected: microseconds by the database's clock
+	Connection string `json:"connection,omitempty"` // of that peer
+	At         int64  `json:"at,omitempty"`         // when that connected, in microseconds by the database's clock; absent in CallDisconnected
 	Again      bool   `json:"again,omitempty"`      // the first offer after a return
 
 	// Saw has the connections that the peer knows of, with CallConnected: another, which came at the same time, says

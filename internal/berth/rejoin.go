@@ -19,4 +19,5 @@ const RejoinHoldLimit = 5 * time.Second
 type RejoinAnswer struct {
 	Outcome   RejoinOutcome
 	Placement Placement
+	Left      string // the worker that it was taken from although it lives, and may not know yet; empty: none. Also with an error
 }

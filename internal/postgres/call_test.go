@@ -287,6 +287,55 @@ func TestSocketThatDropsLeavesItsCallAwaiting(t *testing.T) {
 	c.expect(a.Session.Key, berth.SessionEnded, berth.EndedRejoinTimeout)
 }
 
+// Each loss has its own window: who was lost late may take as long as who was lost early.
+func TestWindowToRejoinBeginsAnewWithEachLoss(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, b := c.both()
+	lose := func(p berth.Placement, peer string) {
+		c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(p.Session), PeerID: peer, ConnectionID: peer + "1"}))
+	}
+	lose(a, "a")
+	c.exec("update berth.sessions set rejoin_by = rejoin_by - interval '59 s' where key = $1", int64(a.Session.Key))
+	first := c.session(a.Session.Key).RejoinBy
+	lose(b, "b")
+	second := c.session(a.Session.Key).RejoinBy
+	if wait := second.Sub(first); wait < 50*time.Second {
+		t.Errorf("the second loss added %v", wait)
+	}
+	c.up(a, "a2")
+	if now := c.session(a.Session.Key).RejoinBy; !now.Equal(second) {
+		t.Errorf("a return moved the end of the window by %v", now.Sub(second))
+	}
+}
+
+func TestCallThatNoWorkerTakesIsRefusedAndNotSentToADeadOne(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, _ := c.both()
+	other := start("alone")
+	other.Kind = berth.KindCall
+	alone, err := c.store.Place(t.Context(), other)
+	c.ok(err)
+	for id := range c.workers {
+		c.kill(id)
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if code := berth.RefusalCode(err); code != berth.CodeAtCapacity {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	_, err = c.store.Rejoin(t.Context(), berth.Rejoin{Key: a.Session.Key, PeerID: "a", Generation: a.Session.Generation, Lost: true})
+	refused("a peer that was lost", err)
+	_, err = c.store.AddPeer(t.Context(), "t1", alone.Session.ID, berth.Peer{ID: "b"})
+	refused("the second peer", err)
+	_, err = c.store.AddPeer(t.Context(), "t1", a.Session.ID, berth.Peer{ID: "third"})
+	if code := berth.RefusalCode(err); code != berth.CodeConflict {
+		t.Errorf("a third peer: got %v", err)
+	}
+}
+
 func TestCallOfALatePeerMovesThatPeerAlone(t *testing.T) {
 	t.Parallel()
 	c := newCalls(t)

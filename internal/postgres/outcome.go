@@ -62,7 +62,7 @@ func (r claimRow) placement(session berth.Session) berth.Placement {
 // refusal is why there is no placement.
 func (r claimRow) refusal() error {
 	switch r.Outcome {
-	case "at_capacity":
+	case "at_capacity", "no_seat":
 		return errAtCapacity()
 	case "concurrent_sessions":
 		return r.quotaRefusal()

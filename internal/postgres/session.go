@@ -171,7 +171,7 @@ func (s *Store) Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAn
 	if len(rows) == 0 {
 		return berth.RejoinAnswer{}, errNoSession()
 	}
-	verdict := rows[0]
+	verdict, left := rows[0], ""
 	switch verdict.Verdict {
 	case "ended":
 		return berth.RejoinAnswer{}, errSessionEnded()
@@ -185,6 +185,7 @@ func (s *Store) Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAn
 			return berth.RejoinAnswer{}, err
 		}
 	case "move":
+		left = deref(verdict.WorkerID)
 		_, err := s.displace(ctx, displacement{
 			workerID: deref(verdict.WorkerID), below: berth.Instance(deref(verdict.Instance)) + 1,
 			keys: []int64{int64(rejoin.Key)}, generation: new(int64(rejoin.Generation)),
@@ -194,7 +195,9 @@ func (s *Store) Rejoin(ctx context.Context, rejoin berth.Rejoin) (berth.RejoinAn
 			return berth.RejoinAnswer{}, err
 		}
 	}
-	return s.replace(ctx, rejoin)
+	answer, err := s.replace(ctx, rejoin)
+	answer.Left = left
+	return answer, err
 }
 
 // replace claims a slot for a session that awaits a rejoin; one that has its place keeps it.

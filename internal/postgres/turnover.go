@@ -41,6 +41,9 @@ type imaginary struct {
 // refusal is at_capacity with the wait that is worth it for this start.
 func (t *turnover) refusal(ctx context.Context, start berth.Start) *berth.Refusal {
 	refusal := errAtCapacity()
+	if start.Kind == berth.KindCall { // which takes no slot
+		refusal.Detail = "No worker that this call may use takes connections now."
+	}
 	t.refresh(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,8 +7,9 @@
 --
 -- Lock order: as everywhere, the session's row before those of its peers.
 
--- take_seats chooses a worker for each of p_n peers, in the first region that has one: of two at random, the one with fewer
--- peers. It locks nothing, since calls take no capacity. Fewer rows than p_n: none fits.
+-- take_seats chooses a worker for each of p_n peers, in the first region that has one: one of two at random, by lot, with
+-- chances as the other has peers. The one with fewer would get all of a burst, since who is seated connects later, and counts
+-- only then. It locks nothing, since calls take no capacity. Fewer rows than p_n: none fits.
 create function berth.take_seats(
     p_n int, p_regions text[], p_selector jsonb, p_avoid text,
     out workers text[], out instances int[], out regions text[], out ranks float8[])
@@ -17,7 +18,7 @@ declare
     v_region text;
 begin
     foreach v_region in array p_regions loop
-        select array_agg(berth.seat_taken(s.id)), array_agg(s.instance), array_agg(s.region), array_agg(null::float8)
+        select array_agg(s.id), array_agg(s.instance), array_agg(s.region), array_agg(null::float8)
           into workers, instances, regions, ranks
           from generate_series(1, p_n) g (n)
          cross join lateral (
@@ -27,7 +28,7 @@ begin
                           and (v_region is null or w.region = v_region)
                           and (p_selector is null or w.labels @> p_selector)
                         order by (w.id = p_avoid) is true, random() limit 2) c
-                order by c.avoided is true, berth.seat_load(c.id) limit 1) s;
+                order by c.avoided is true, (1 + berth.seat_load(c.id)) * -ln(1 - random()) limit 1) s;
         exit when workers is not null;
     end loop;
     workers := coalesce(workers, '{}');
@@ -35,8 +36,9 @@ end
 $$;
 
 -- seat_serves says whether a peer may stay where it is. One that is connected stays with its instance until that is over,
--- however late it is. Another stays if the instance takes new connections.
-create function berth.seat_serves(p_worker text, p_instance int, p_connected boolean) returns boolean
+-- however late it is. Another stays if the instance takes new connections; with p_any, where nothing else fits, also if it
+-- only takes those that were given to it.
+create function berth.seat_serves(p_worker text, p_instance int, p_connected boolean, p_any boolean default false) returns boolean
 language plpgsql stable as $$
 begin
     return exists (
@@ -44,16 +46,17 @@ begin
           join berth.worker_leases l on l.worker_id = w.id and l.instance = w.instance
          where w.id = p_worker and w.instance = p_instance
            and (p_connected and w.state in ('ready', 'draining')
-                or w.state = 'ready' and w.cordoned_reason is null and l.expires_at >= clock_timestamp()));
+                or (w.state = 'ready' and w.cordoned_reason is null or p_any and w.state in ('ready', 'draining'))
+                   and l.expires_at >= clock_timestamp()));
 end
 $$;
 
 -- seat_peer finds the peer of a call that a request is for: the one that it names, or a new one if there is room for it. A
 -- peer whose worker does not serve gets another, and one that was shed another than it had, if any fits. Roles go by order.
--- peer_id null: the call has its two peers. The caller holds the call's row.
+-- Without a peer_id it is refused: too_many_peers, or no_seat (no worker takes it). The caller holds the call's row.
 create function berth.seat_peer(
     p_session bigint, p_peer text, p_named boolean, p_rejoin_seconds float8,
-    out peer_id text, out role text, out fresh boolean, out worker_id text, out instance int)
+    out peer_id text, out role text, out fresh boolean, out worker_id text, out instance int, out refusal text)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -65,6 +68,7 @@ begin
     select * into v_peer from berth.peers p where p.session = p_session and p.peer_id = p_peer and p_named;
     fresh := not found;
     if fresh and (select count(*) from berth.peers p where p.session = p_session) >= 2 then
+        refusal := 'too_many_peers';
         return;
     end if;
     peer_id := p_peer;
@@ -80,10 +84,11 @@ begin
                 else berth.region_order(v_call.requested_region, v_call.spill) end, v_call.selector,
         coalesce(worker_id, v_peer.shed_from));
     if v_seats.workers = '{}' then
-        if fresh then
+        if fresh or not berth.seat_serves(worker_id, instance, v_peer.connection_id is not null, true) then
             peer_id := null;
+            refusal := 'no_seat';
         end if;
-        return;      -- it stays where it was
+        return;
     end if;
     if v_peer.connection_id is not null then
         perform berth.lose_peers(array[p_session], array[p_peer], 'worker_lost', '-infinity', p_rejoin_seconds);
@@ -99,8 +104,8 @@ $$;
 
 -- settle_calls brings the state of calls in line with who is connected, and leaves those that stay active or awaited. A call to
 -- which one peer came waits for the other as long as it may live; once that peer is lost, for as long as any that is lost may
--- take. The caller holds their rows.
-create function berth.settle_calls(p_keys bigint[], p_rejoin_seconds float8) returns void
+-- take, which begins anew when the other is lost too (p_lost: somebody is). The caller holds their rows.
+create function berth.settle_calls(p_keys bigint[], p_rejoin_seconds float8, p_lost boolean) returns void
 language plpgsql as $$
 begin
     with counted as (
@@ -118,8 +123,9 @@ begin
                connect_by = case when d.state = 'assigned' and d.connected > 0 then s.expires_at
                                  when d.state = 'assigned' then clock_timestamp() + make_interval(secs => p_rejoin_seconds) end,
                rejoin_by = case when d.state = 'awaiting_rejoin' then
-                               coalesce(s.rejoin_by, clock_timestamp() + make_interval(secs => p_rejoin_seconds)) end
-          from settled d where s.key = d.key and (d.state <> d.before or d.state = 'assigned')
+                               case when p_lost or s.rejoin_by is null
+                                    then clock_timestamp() + make_interval(secs => p_rejoin_seconds) else s.rejoin_by end end
+          from settled d where s.key = d.key and (d.state <> d.before or d.state = 'assigned' or p_lost)
         returning s.key, s.tenant_id, s.id, s.generation, s.state, d.before)
     insert into berth.session_events (session, tenant_id, session_id, type, data)
     select w.key, w.tenant_id, w.id, w.state, jsonb_build_object('generation', w.generation)
@@ -147,7 +153,7 @@ begin
     select s.key, s.tenant_id, s.id, 'peer_disconnected',
            jsonb_build_object('peer_id', l.peer_id, 'worker_id', l.worker_id, 'cause', p_cause)
       from lost l join berth.sessions s on s.key = l.session;
-    perform berth.settle_calls(p_keys, p_rejoin_seconds);
+    perform berth.settle_calls(p_keys, p_rejoin_seconds, true);
 end
 $$;
 

@@ -389,9 +389,7 @@ begin
             v_peer_fresh[v_peer.ord] := v_peer.fresh;
             v_worker[v_peer.ord] := coalesce(v_peer.worker_id, v_worker[v_peer.ord]);
             v_instance[v_peer.ord] := coalesce(v_peer.instance, v_instance[v_peer.ord]);
-            if v_peer.peer_id is null then
-                v_outcome[v_peer.ord] := 'too_many_peers';
-            end if;
+            v_outcome[v_peer.ord] := coalesce(v_peer.refusal, v_outcome[v_peer.ord]);
         end loop;
     end if;
     if array_remove(p_idempotency, null) <> '{}' then

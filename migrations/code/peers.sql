@@ -63,7 +63,7 @@ begin
            user_tenant = excluded.user_tenant, user_id = excluded.user_id,
            forgotten_at = null, joined_at = coalesce(peers.joined_at, excluded.joined_at);
     if v_calls <> '{}' then
-        perform berth.settle_calls(v_calls, p_rejoin_seconds);
+        perform berth.settle_calls(v_calls, p_rejoin_seconds, false);
     end if;
     insert into berth.session_events (session, tenant_id, session_id, type, data)
     select s.key, s.tenant_id, s.id, 'active', jsonb_build_object('generation', s.generation)

@@ -52,11 +52,11 @@ end
 $$;
 
 -- name_peers says which peer each answer is for: the one that the request names, added if it is new and there is room,
--- else the first of the session; for a call see seat_peer. The caller holds the sessions' rows.
+-- else the first of the session, or why there is none; for a call see seat_peer. The caller holds the sessions' rows.
 create function berth.name_peers(
     p_keys bigint[], p_outcomes text[], p_kinds text[], p_peers text[], p_named boolean[], p_roles text[], p_max_peers int,
     p_rejoin_seconds float8)
-returns table (ord int, peer_id text, role text, fresh boolean, worker_id text, instance int)
+returns table (ord int, peer_id text, role text, fresh boolean, worker_id text, instance int, refusal text)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -83,7 +83,8 @@ begin
             v_added := found;
         end if;
         return query
-        select v_request.n::int, p.peer_id, p.role, v_added, null::text, null::int
+        select v_request.n::int, p.peer_id, p.role, v_added, null::text, null::int,
+               case when p.peer_id is null then 'too_many_peers' end
           from (select) one
           left join lateral (
                select q.peer_id, q.role from berth.peers q

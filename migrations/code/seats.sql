@@ -1,8 +1,8 @@
 -- How many peers are connected to a worker, for the choice of a seat. To count them takes a microsecond for each, and a storm
 -- asks thousands of times within seconds. So a count of many is remembered by the session of the database that made it, for
--- a five-thousandth of a second for each that was counted, two seconds at most; what that session seats meanwhile is added.
--- Counting then takes a small part of one core at any size. Custom settings need no table, lock or flush, and one that is
--- lost or another session's is only a hint that is missing or old.
+-- half a millisecond for each that was counted, three seconds at most: counting then takes a small part of one core at any
+-- size. What is seated meanwhile is not counted, and need not be: the choice is by lot, see take_seats. Custom settings need
+-- no table, lock or flush, and one that is lost or another session's is only a hint that is missing or old.
 
 -- seat_load is how many peers are connected to a worker, or were a moment ago.
 create function berth.seat_load(p_worker text) returns int
@@ -21,19 +21,5 @@ begin
         perform set_config(v_name, concat_ws(' ', p_worker, v_now + least(3, v_count * 0.0005), v_count), false);
     end if;
     return v_count;
-end
-$$;
-
--- seat_taken adds one to what is remembered of a worker, and returns the worker.
-create function berth.seat_taken(p_worker text) returns text
-language plpgsql as $$
-declare
-    v_name  text   := 'berth.seats_' || (hashtext(p_worker)::bigint + 2147483648);
-    v_known text[] := string_to_array(current_setting(v_name, true), ' ');
-begin
-    if v_known[1] = p_worker then
-        perform set_config(v_name, concat_ws(' ', p_worker, v_known[2], v_known[3]::int + 1), false);
-    end if;
-    return p_worker;
 end
 $$;
