@@ -51,7 +51,7 @@ func (s *service) refusal(r *http.Request, err error) *berth.Refusal {
 		return berth.Refuse(berth.CodeUnauthenticated, "The key or token is unknown, malformed or revoked.")
 	case isUnavailable(err):
 		s.log.WarnContext(ctx, "database unavailable", slog.String("route", r.Pattern), slog.Any("err", err))
-		return unavailable("The database did not answer in time; the outcome is unknown.")
+		return unavailable("The database did not answer in time, so a change may or may not be made. Ask again.")
 	default:
 		s.log.ErrorContext(ctx, "request failed", slog.String("route", r.Pattern), slog.Any("err", err))
 		return errInternal()

@@ -21,6 +21,11 @@ const (
 	evidenceAbsent  = "no_answer_twice"
 )
 
+// confirmations lists what confirms a loss.
+func confirmations() []string {
+	return []string{evidenceRefused, evidenceSilent, evidencePaused, evidenceOver, evidenceAbsent}
+}
+
 // Detector is a design of failure detection. It says who is missing, and by which other evidence that is confirmed; what
 // follows is the reaper's (berth.Detection.Judge). It is safe for concurrent use.
 type Detector interface {

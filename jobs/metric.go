@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berthdev/berth/internal/berth"
 )
 
 type reaperMetrics struct {
@@ -60,6 +62,13 @@ func newReaperMetrics(registry prometheus.Registerer) (*reaperMetrics, error) {
 			return nil, fmt.Errorf("register reaper metrics: %w", err)
 		}
 	}
+	// A rate sees the first event only where there was a zero before it.
+	for _, result := range []string{"acted", "elsewhere", "failed"} {
+		m.ticks.WithLabelValues(result)
+	}
+	for _, evidence := range confirmations() {
+		m.lost.WithLabelValues(evidence)
+	}
 	return m, nil
 }
 
@@ -108,6 +117,9 @@ func newSentinelMetrics(registry prometheus.Registerer) (*sentinelMetrics, error
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register sentinel metrics: %w", err)
 		}
+	}
+	for _, alarm := range []berth.Alarm{berth.AlarmGap, berth.AlarmRipe, berth.AlarmBlind, berth.AlarmOverdue} {
+		m.alarms.WithLabelValues(string(alarm))
 	}
 	return m, nil
 }

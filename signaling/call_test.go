@@ -171,6 +171,34 @@ func lostPeer(call berth.SessionKey, connection string) berth.LostPeer {
 	}}
 }
 
+// A worker that wakes reads what its sockets held before it hears that their peers went elsewhere.
+func TestConnectionThatWasReplacedSaysNothingMore(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	old := w1.hub.callOf(1)
+	old.mu.Lock()
+	paused := old.peers["a"]
+	old.mu.Unlock()
+	back, _ := w2.join(1, "a")
+	b.expect("peer-connected")
+	back.send(`{"type":"offer","sdp":"new"}`)
+	b.expect("rejoin-offer")
+	for _, kind := range []string{berth.CallOffer, berth.CallAnswer, berth.CallCandidate, berth.CallConnected} {
+		m := paused.message(kind)
+		m.SDP = "old"
+		w1.tell(berth.CallTopic(1), m)
+	}
+	b.send(`{"type":"answer","sdp":"to new"}`)
+	if f := back.expect("answer"); f.text("sdp") != "to new" {
+		t.Errorf("got %v", f)
+	}
+	back.send(`{"type":"candidate","candidate":{"candidate":"c"}}`)
+	b.expect("candidate") // the next that it hears
+}
+
 func TestWorkerIsToldOfManyLostPeersAtOnce(t *testing.T) {
 	t.Parallel()
 	w1, w2 := newCallServers(t)

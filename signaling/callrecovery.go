@@ -125,12 +125,12 @@ func (c *call) compare(p *callPeer, others []berth.Peer) {
 	here := map[string]bool{p.peer.info.ID: true}
 	for _, other := range others {
 		here[other.ID] = true
-		c.remote[other.ID] = other.ConnectionID
+		c.meet(other.ID, presence{other.ConnectionID, microseconds(other.ConnectedAt)})
 		p.meet(other.ID, other.Role, other.ConnectionID)
 	}
-	for id, connection := range c.remote {
-		if !here[id] && c.gone[id] != connection {
-			c.gone[id] = connection
+	for id, known := range c.remote {
+		if !here[id] && c.gone[id] != known.connection {
+			c.gone[id] = known.connection
 			delete(p.told, id)
 			p.send(peerFrame{Type: typePeerDisconnected, PeerID: id, Role: otherRole(p.peer.info.Role), Reason: "lost"})
 		}

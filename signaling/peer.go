@@ -30,7 +30,8 @@ type peer struct {
 	spoke     bool // sent at least one frame
 	ping      *time.Timer
 	stopped   bool
-	shed      *time.Timer // when the connection is to be shed; nil: it is not
+	shed      *time.Timer // sheds the connection; nil: it is to stay
+	shedAt    time.Time   // then
 	moved     bool        // it was
 }
 

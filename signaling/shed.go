@@ -12,32 +12,42 @@ const minShedWait = 500 * time.Millisecond
 
 // Shed closes connections of calls with 1012, so that their clients move to other workers, and returns how many it will.
 // They are chosen at random, since the oldest are often those of the users who matter most, and close one by one over
-// order.Spread. Media stays where it is. A connection that ends by itself meanwhile is one less.
-func (h *Hub) Shed(order berth.ShedOrder) int {
-	victims := h.movable()
-	rand.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
-	victims = victims[:min(order.Count, len(victims))]
-	for _, p := range victims {
-		p.shedAfter(time.Duration(rand.Int64N(int64(max(order.Spread, 1)))))
+// order.Spread. Media stays where it is. A connection that ends by itself meanwhile is one less. Orders add up; where only
+// those are left that are to leave anyway, some of them leave sooner.
+func (h *Hub) Shed(order berth.ShedOrder) (shed int) {
+	for _, p := range h.movable() {
+		if shed == order.Count {
+			break
+		}
+		if p.shedAfter(time.Duration(rand.Int64N(int64(max(order.Spread, 1))))) {
+			shed++
+		}
 	}
-	return len(victims)
+	return shed
 }
 
-// movable lists the connections of calls that are not being shed yet.
-func (h *Hub) movable() (peers []*peer) {
+// movable lists the connections of calls in the order in which they are to be sent away: at random, and those last that are
+// told to leave already.
+func (h *Hub) movable() []*peer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var free, leaving []*peer
 	for _, s := range h.sessions {
 		if s.call == nil {
 			continue
 		}
 		for _, p := range s.peers {
-			if !p.leaving() {
-				peers = append(peers, p)
+			if p.leaving() {
+				leaving = append(leaving, p)
+			} else {
+				free = append(free, p)
 			}
 		}
 	}
-	return peers
+	for _, some := range [][]*peer{free, leaving} {
+		rand.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+	}
+	return append(free, leaving...)
 }
 
 // shedReason tells one client when to come back.
@@ -48,15 +58,19 @@ func shedReason() string {
 func (p *peer) leaving() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.shed != nil || p.stopped
+	return p.shed != nil
 }
 
-func (p *peer) shedAfter(wait time.Duration) {
+// shedAfter has the connection leave after a wait, and reports whether it would not have left by then.
+func (p *peer) shedAfter(wait time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.stopped {
-		p.shed = time.AfterFunc(wait, p.sendAway)
+	at := time.Now().Add(wait)
+	if p.stopped || p.shed != nil && (p.shedAt.Before(at) || !p.shed.Stop()) {
+		return false
 	}
+	p.shed, p.shedAt = time.AfterFunc(wait, p.sendAway), at
+	return true
 }
 
 // sendAway takes the peer's seat in the database and then closes its connection, so that its next connection here is refused

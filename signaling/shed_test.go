@@ -62,12 +62,29 @@ func TestShedIsSpread(t *testing.T) {
 	if n := w1.hub.Shed(berth.ShedOrder{Count: 1, Spread: 1000 * time.Hour}); n != 1 {
 		t.Fatalf("%d are to be shed", n)
 	}
+	if n := w1.hub.Shed(berth.ShedOrder{Count: 1, Spread: 10000 * time.Hour}); n > 1 {
+		t.Fatalf("%d are to be shed", n)
+	}
 	_ = a.ws.CloseNow()
 	eventually(t, "the connection is gone", func() bool { return w1.directory.connections() == 0 })
 	_, err := a.next()
 	if closed, ok := errors.AsType[websocket.CloseError](err); ok {
 		t.Errorf("got %v", closed)
 	}
+}
+
+// An order that was too large, or too slow, does not disarm those that come after it.
+func TestShedHastensWhatIsToLeaveLater(t *testing.T) {
+	t.Parallel()
+	w1, _ := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	if n := w1.hub.Shed(berth.ShedOrder{Count: 1000, Spread: 1000 * time.Hour}); n != 1 {
+		t.Fatalf("%d are to be shed", n)
+	}
+	if n := w1.hub.Shed(berth.ShedOrder{Count: 1}); n != 1 {
+		t.Fatalf("%d are to be shed", n)
+	}
+	a.expectClose(CloseRestart)
 }
 
 func TestPlannedMovesTellCallsToComeBackInTheirTurn(t *testing.T) {

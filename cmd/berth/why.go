@@ -99,6 +99,9 @@ func (r report) whereabouts() string {
 		return name + " does not exist: none of this id is live or ended within the last day. Below is what a start of it would find."
 	case s.State == berth.SessionEnded:
 		return fmt.Sprintf("%s ended at %s: %s. Generation %d was its last.", name, moment(s.EndedAt), s.EndedReason, s.Generation)
+	case s.State == berth.SessionAwaitingRejoin && s.LastWorkerID == "": // a call: its peers have workers
+		return fmt.Sprintf("%s is a call that lost a peer or both (generation %d), and awaits a rejoin until %s (%s).",
+			name, s.Generation, moment(s.RejoinBy), r.away(s.RejoinBy))
 	case s.State == berth.SessionAwaitingRejoin:
 		return fmt.Sprintf("%s has no owner: it lost %s (generation %d) and awaits a rejoin until %s (%s).",
 			name, s.LastWorkerID, s.Generation, moment(s.RejoinBy), r.away(s.RejoinBy))

@@ -1,0 +1,196 @@
+package signaling
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/berthdev/berth/internal/berth"
+)
+
+// callPeer is the MediaPeer of one connection to a call.
+type callPeer struct {
+	call     *call
+	peer     *peer
+	again    bool              // its next offer is that of a peer that came back
+	returned bool              // it was connected to the call before
+	at       int64             // when it connected, by the database's clock
+	told     map[string]string // the connections of others that the client knows of; guarded by call.mu
+
+	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
+	// guards them.
+	offer *berth.CallMessage
+	kept  []berth.CallMessage
+}
+
+const (
+	// maxRelayed is the longest description that is relayed, in bytes.
+	maxRelayed = 60 << 10
+	// maxCandidate is the longest candidate that is relayed, in bytes.
+	maxCandidate = 4 << 10
+	// maxKept bounds the candidates that are kept with an offer until it is answered.
+	maxKept = 64
+)
+
+// errTooLong refuses one that is longer.
+var errTooLong = &MediaError{Code: MediaBadSDP, Message: "the description is longer than 61440 bytes, which no call relays"}
+
+// announce tells the other peer that this one is connected.
+func (p *callPeer) announce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	m := p.message(berth.CallConnected)
+	m.Again = p.returned
+	p.call.mu.Lock()
+	m.Saw = slices.Collect(maps.Values(p.told))
+	p.call.mu.Unlock()
+	return p.call.publish(ctx, m)
+}
+
+// message is one of this connection.
+func (p *callPeer) message(kind string) berth.CallMessage {
+	info := p.peer.info
+	return berth.CallMessage{Type: kind, PeerID: info.ID, Role: info.Role, Connection: info.ConnectionID, At: p.at}
+}
+
+// Offer implements MediaPeer. The answer is the other peer's.
+func (p *callPeer) Offer(ctx context.Context, sdp string, _ func(string)) error {
+	if len(sdp) > maxRelayed {
+		return errTooLong
+	}
+	m := p.message(berth.CallOffer)
+	m.Again, m.SDP = p.again, sdp
+	p.again = false
+	p.call.mu.Lock()
+	p.offer, p.kept = &m, nil
+	p.call.mu.Unlock()
+	return p.say(ctx, m)
+}
+
+// Answer implements MediaPeer.
+func (p *callPeer) Answer(ctx context.Context, sdp string) error {
+	if len(sdp) > maxRelayed {
+		return errTooLong
+	}
+	m := p.message(berth.CallAnswer)
+	m.SDP = sdp
+	return p.say(ctx, m)
+}
+
+// Candidate implements MediaPeer.
+func (p *callPeer) Candidate(ctx context.Context, candidate *Candidate) error {
+	m := p.message(berth.CallCandidate)
+	if candidate != nil && len(candidate.Candidate) > maxCandidate {
+		return &MediaError{Code: MediaBadCandidate, Message: "the candidate is longer than 4096 bytes, which no call relays"}
+	}
+	if candidate != nil {
+		data, err := json.Marshal(candidate)
+		if err != nil {
+			return &MediaError{Code: MediaBadCandidate, Message: "the candidate cannot be passed on"}
+		}
+		m.Candidate = data
+	}
+	p.call.mu.Lock()
+	if p.offer != nil && len(p.kept) < maxKept {
+		p.kept = append(p.kept, m)
+	}
+	p.call.mu.Unlock()
+	return p.say(ctx, m)
+}
+
+// say publishes what the client sent. What is not certain to arrive is an error frame, so that the client repeats it.
+func (p *callPeer) say(ctx context.Context, m berth.CallMessage) error {
+	if err := p.call.publish(ctx, m); err != nil {
+		p.call.hub.deps.Logger.WarnContext(ctx, "call message not published", "session_key", int64(p.call.held.Key), "err", err)
+		return &MediaError{Code: MediaFailed, Message: "the message could not be passed on: send it again"}
+	}
+	return nil
+}
+
+// Close implements MediaPeer.
+func (p *callPeer) Close() {
+	p.call.mu.Lock()
+	defer p.call.mu.Unlock()
+	if p.call.peers[p.peer.info.ID] == p {
+		delete(p.call.peers, p.peer.info.ID)
+	}
+}
+
+// hear queues the frame for a message of the other peer. It is called with call.mu held.
+func (p *callPeer) hear(m berth.CallMessage) {
+	switch m.Type {
+	case berth.CallOffer:
+		frame := offerFrame{Type: typeOffer, SDP: m.SDP}
+		if m.Again {
+			frame = offerFrame{Type: typeRejoinOffer, PeerID: m.PeerID, Role: m.Role, SDP: m.SDP}
+		}
+		p.send(frame)
+	case berth.CallAnswer:
+		p.offer, p.kept = nil, nil
+		p.send(sdpFrame{Type: typeAnswer, SDP: m.SDP})
+	case berth.CallCandidate:
+		p.hearCandidate(m)
+	case berth.CallConnected:
+		p.meet(m.PeerID, m.Role, m.Connection)
+		p.greet(m.Saw)
+	case berth.CallDisconnected:
+		delete(p.told, m.PeerID)
+		p.send(peerFrame{Type: typePeerDisconnected, PeerID: m.PeerID, Role: m.Role, Reason: m.Reason})
+	}
+}
+
+func (p *callPeer) hearCandidate(m berth.CallMessage) {
+	frame := candidateFrame{Type: typeCandidate}
+	if m.Candidate != nil {
+		var candidate Candidate
+		if json.Unmarshal(m.Candidate, &candidate) != nil {
+			return // no worker publishes that
+		}
+		frame.Candidate = &candidate
+	}
+	p.send(frame)
+}
+
+// meet tells the client that another is there, unless it knows. It is called with call.mu held.
+func (p *callPeer) meet(id, role, connection string) {
+	if p.told[id] != connection {
+		p.told[id] = connection
+		p.send(peerFrame{Type: typePeerConnected, PeerID: id, Role: role})
+	}
+}
+
+// greet answers a peer that came: that this one is here, if the other did not see it, and the offer that is open. It is the
+// hub's task, since deliveries do not block. It is called with call.mu held.
+func (p *callPeer) greet(saw []string) {
+	if seen := slices.Contains(saw, p.peer.info.ConnectionID); !seen || p.offer != nil {
+		p.call.later(p, !seen, p.offer)
+	}
+}
+
+// sayAgain publishes that p is here, or what it offers, or both. An offer that is open no longer, since a newer one or an
+// answer came meanwhile, is left out.
+func (p *callPeer) sayAgain(ctx context.Context, announce bool, offer *berth.CallMessage) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	if announce {
+		if err := p.announce(ctx); err != nil {
+			return err
+		}
+	}
+	p.call.mu.Lock()
+	var open []berth.CallMessage
+	if offer != nil && p.offer == offer {
+		open = append([]berth.CallMessage{*offer}, p.kept...)
+	}
+	p.call.mu.Unlock()
+	for _, m := range open {
+		if err := p.call.publish(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *callPeer) send(frame any) { p.peer.sender.send(encode(frame)) }
