@@ -42,14 +42,23 @@ type herald struct {
 // namedPeers is how many peers of those told of at once have a log line of their own.
 const namedPeers = 25
 
-// breath is the least that others have the database between two chunks of peers, whose survivors know already. It is as long
-// as the last chunk took, since those who lost their worker come back meanwhile.
+// wordsAtOnce is how many words are published at a time.
+const wordsAtOnce = 4
+
+// breath is the least that others have between two chunks of peers. Where the survivors know already, it is as long as the last
+// chunk took, since those who lost their worker come back meanwhile.
 const breath = 25 * time.Millisecond
 
 // announce tells the others of peers that are lost, since a gap opened: each worker of survivors is told of many at once. Those
 // of a worker that does not listen for that are told call by call. Who was nowhere when the peers were listed has a notice.
+// Each word makes its worker write to many sockets, so others get a breath between some.
 func (h *herald) announce(ctx context.Context, lost []berth.CallNotice, opened time.Time) error {
-	for some := range slices.Chunk(byWorker(lost), backplane.MaxMessages) {
+	for i, some := range slices.Collect(slices.Chunk(byWorker(lost), wordsAtOnce)) {
+		if i > 0 {
+			if err := pause(ctx, breath); err != nil {
+				return err
+			}
+		}
 		began := time.Now()
 		deaf, err := h.publishWords(ctx, some)
 		if err != nil {

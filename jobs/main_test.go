@@ -35,22 +35,23 @@ func noViolations(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// counter reads a counter of a registry; label is the value of its only label, or empty.
+// counter reads a counter of a registry; label is the value of its only label, or empty for the sum of all.
 func counter(t *testing.T, registry *prometheus.Registry, name, label string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	var sum float64
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			labels := metric.GetLabel()
 			if family.GetName() == name && (label == "" || len(labels) == 1 && labels[0].GetValue() == label) {
-				return metric.GetCounter().GetValue()
+				sum += metric.GetCounter().GetValue()
 			}
 		}
 	}
-	return 0
+	return sum
 }
 
 // gauge reads a gauge of a registry by its labels.
