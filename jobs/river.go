@@ -28,6 +28,8 @@ type Config struct {
 	Sentinel *Sentinel
 	// Topics is the backplane that is purged each minute. Nil: none is.
 	Topics Purger
+	// KeepConnections has no worker shed connections because others have fewer.
+	KeepConnections bool
 }
 
 // Purger deletes what topics need not keep.
@@ -124,7 +126,7 @@ func NewRunner(
 		Logger:                      slog.New(warningsOnly{logger.Handler()}),
 		Queues:                      map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: jobWorkers}},
 		Workers:                     riverWorkers(reaper, store, auditor, rebalancer, config.Topics),
-		PeriodicJobs:                periodicJobs(cmp.Or(config.TickInterval, time.Second)),
+		PeriodicJobs:                periodicJobs(config),
 		JobTimeout:                  jobTimeout,
 		RescueStuckJobsAfter:        2 * jobTimeout,
 		CompletedJobRetentionPeriod: keepCompleted,
@@ -185,10 +187,10 @@ func riverWorkers(
 
 // periodicJobs are not unique: a tick rests its exclusion on the advisory lock, and a job that was killed while
 // running would block its successors.
-func periodicJobs(tick time.Duration) []*river.PeriodicJob {
+func periodicJobs(config Config) []*river.PeriodicJob {
 	once := &river.InsertOpts{MaxAttempts: 1}
-	return []*river.PeriodicJob{
-		river.NewPeriodicJob(river.PeriodicInterval(tick),
+	periodic := []*river.PeriodicJob{
+		river.NewPeriodicJob(river.PeriodicInterval(cmp.Or(config.TickInterval, time.Second)),
 			func() (river.JobArgs, *river.InsertOpts) { return tickArgs{}, once },
 			&river.PeriodicJobOpts{RunOnStart: true}),
 		river.NewPeriodicJob(river.PeriodicInterval(10*time.Minute),
@@ -199,11 +201,14 @@ func periodicJobs(tick time.Duration) []*river.PeriodicJob {
 			func() (river.JobArgs, *river.InsertOpts) { return rotationArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Minute),
 			func() (river.JobArgs, *river.InsertOpts) { return topicsArgs{}, once }, nil),
-		river.NewPeriodicJob(river.PeriodicInterval(berth.RebalanceInterval),
-			func() (river.JobArgs, *river.InsertOpts) { return rebalanceArgs{}, once }, nil),
 		river.NewPeriodicJob(river.PeriodicInterval(time.Minute),
 			func() (river.JobArgs, *river.InsertOpts) { return auditArgs{}, once }, &river.PeriodicJobOpts{RunOnStart: true}),
 	}
+	if !config.KeepConnections {
+		periodic = append(periodic, river.NewPeriodicJob(river.PeriodicInterval(berth.RebalanceInterval),
+			func() (river.JobArgs, *river.InsertOpts) { return rebalanceArgs{}, once }, nil))
+	}
+	return periodic
 }
 
 // Start runs jobs until Stop.

@@ -113,6 +113,7 @@ func (s *scene) api(i int, address string) (*member, error) {
 			"BERTH_DATABASE_URL=" + database,
 			"BERTH_LISTEN=" + address,
 			"BERTH_DETECTOR=" + s.tuning.detector,
+			"BERTH_REBALANCE=false", // a crowd on one worker is meant
 		}, s.tuning.api...),
 	}, nil
 }

@@ -177,7 +177,9 @@ func (p *apiProcess) makeJobs(
 		return nil, err
 	}
 	p.runner, err = jobs.NewRunner(p.jobs.Pool(), reaper, p.jobs, logger, registry,
-		jobs.Config{TickInterval: settings.Reaper.Tick, Sentinel: sentinel, Topics: p.bus})
+		jobs.Config{
+			TickInterval: settings.Reaper.Tick, Sentinel: sentinel, Topics: p.bus, KeepConnections: !settings.Placement.Rebalance,
+		})
 	return reaper, err
 }
 

@@ -94,6 +94,7 @@ type Placement struct {
 	ConnectWindow time.Duration `env:"BERTH_CONNECT_WINDOW" default:"30s" min:"1s" max:"10m"`
 	HoldRejoin    time.Duration `env:"BERTH_HOLD_REJOIN" default:"5s" min:"100ms" max:"30s"`
 	RejoinRate    Rate          `env:"BERTH_REJOIN_RATE" default:"500/s" min:"1/s" max:"1000000/s"`
+	Rebalance     bool          `env:"BERTH_REBALANCE" default:"true"`
 }
 
 // Streams bounds the event streams of an API process.

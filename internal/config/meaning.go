@@ -27,6 +27,9 @@ func meaning(name string) string {
 		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",
 		"BERTH_REJOIN_RATE":    "Most rejoins per second that one process works on. More wait for their turn, as long as `BERTH_HOLD_REJOIN`; beyond that they get 503 and Retry-After.",
 
+		"BERTH_REBALANCE": "Whether workers that have many more connections of calls than the mean shed some, every 30 seconds. " +
+			"The same in all API processes. People may order it in any case.",
+
 		"BERTH_TOPIC_STREAMS":    "Most streams of topics open at once in one process. One tenant may have a quarter of them.",
 		"BERTH_STREAMS":          "Most event streams open at once in one process. One tenant may have a quarter of them.",
 		"BERTH_STREAM_KEEPALIVE": "Silence after which an event stream gets a comment. Keep it under the idle timeout of every proxy between.",
