@@ -133,6 +133,9 @@ func (c *call) take(m berth.CallMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.news(m) {
+		if m.Type == berth.CallConnected {
+			c.hub.beside(c.lost) // it looks old, but the database's clock may have been set back: the rows know
+		}
 		return
 	}
 	for id, member := range c.peers {

@@ -125,7 +125,7 @@ func (c *call) compare(p *callPeer, others []berth.Peer) {
 	here := map[string]bool{p.peer.info.ID: true}
 	for _, other := range others {
 		here[other.ID] = true
-		c.meet(other.ID, presence{other.ConnectionID, microseconds(other.ConnectedAt)})
+		c.remote[other.ID] = presence{other.ConnectionID, microseconds(other.ConnectedAt)}
 		p.meet(other.ID, other.Role, other.ConnectionID)
 	}
 	for id, known := range c.remote {

@@ -65,6 +65,9 @@ type fakeDirectory struct {
 	id        string          // of every session; empty: made of its key
 	joined    map[string]bool // session key and peer: was connected once
 	connects  int
+
+	behind   time.Duration        // its clock was set back
+	admitted map[string]time.Time // connections, when they were
 }
 
 func newFakeDirectory() *fakeDirectory {
@@ -72,8 +75,8 @@ func newFakeDirectory() *fakeDirectory {
 		idle: time.Minute, ttl: time.Hour,
 		current:   map[berth.SessionKey]berth.Generation{},
 		ended:     map[berth.Held]berth.EndedReason{},
-		connected: map[string]string{},
-		joined:    map[string]bool{},
+		connected: map[string]string{}, admitted: map[string]time.Time{},
+		joined: map[string]bool{},
 	}
 }
 
@@ -127,7 +130,8 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 			return berth.Connected{}, err
 		}
 	}
-	now := time.Now().Add(17 * time.Hour) // the database's clock is its own
+	now := time.Now().Add(17*time.Hour - d.behind).Truncate(time.Microsecond) // the database's clock is its own
+	d.admitted[peer.ConnectionID] = now
 	return berth.Connected{
 		Session: berth.Session{
 			Key: held.Key, ID: cmp.Or(d.id, fmt.Sprintf("s-%d", held.Key)), Generation: held.Generation,
@@ -153,7 +157,7 @@ func (d *fakeDirectory) OtherPeers(_ context.Context, held berth.Held, peer bert
 func (d *fakeDirectory) others(key berth.SessionKey, peer string) (others []berth.Peer) {
 	for id, connection := range d.connected {
 		if other, ours := strings.CutPrefix(id, peerKey(key, "")); ours && other != peer {
-			others = append(others, berth.Peer{ID: other, Role: berth.RoleOffer, ConnectionID: connection})
+			others = append(others, berth.Peer{ID: other, Role: berth.RoleOffer, ConnectionID: connection, ConnectedAt: d.admitted[connection]})
 		}
 	}
 	return others
