@@ -2,7 +2,7 @@ package config
 
 // meaning explains a variable to the person who sets it. A test proves that each has one.
 func meaning(name string) string {
-	for _, meanings := range []map[string]string{databaseMeanings(), detectionMeanings()} {
+	for _, meanings := range []map[string]string{databaseMeanings(), detectionMeanings(), placementMeanings()} {
 		if text, ok := meanings[name]; ok {
 			return text
 		}
@@ -22,13 +22,6 @@ func meaning(name string) string {
 		"BERTH_TURN_SECRETS": "Secrets shared with the TURN servers for time-limited credentials (coturn: `static-auth-secret`). " +
 			"The first signs; name the old one second during a change.",
 		"BERTH_TURN_TTL": "Life of a TURN credential. It limits new allocations, not running ones.",
-
-		"BERTH_CONNECT_WINDOW": "How long a new session waits for its first connection before its slot is given back.",
-		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",
-		"BERTH_REJOIN_RATE":    "Most rejoins per second that one process works on. More wait for their turn, as long as `BERTH_HOLD_REJOIN`; beyond that they get 503 and Retry-After.",
-
-		"BERTH_REBALANCE": "Whether workers that have many more connections of calls than the mean shed some, every 30 seconds. " +
-			"The same in all API processes. People may order it in any case.",
 
 		"BERTH_TOPIC_STREAMS":    "Most streams of topics open at once in one process. One tenant may have a quarter of them.",
 		"BERTH_STREAMS":          "Most event streams open at once in one process. One tenant may have a quarter of them.",
@@ -75,6 +68,17 @@ func meaning(name string) string {
 
 		"BERTH_DEV": "Adds pages of this machine to the allowed origins, and lets an API stop without waiting for balancers. Set by `berth dev`; not for production.",
 	}[name]
+}
+
+// placementMeanings explains deadlines of sessions, and how they move.
+func placementMeanings() map[string]string {
+	return map[string]string{
+		"BERTH_CONNECT_WINDOW": "How long a new session waits for its first connection before its slot is given back.",
+		"BERTH_HOLD_REJOIN":    "How long a rejoin is held until the old worker's fate is known.",
+		"BERTH_REJOIN_RATE":    "Most rejoins per second that one process works on. More wait for their turn, as long as `BERTH_HOLD_REJOIN`; beyond that they get 503 and Retry-After.",
+
+		"BERTH_REBALANCE": "Whether workers that have many more connections of calls than the mean shed some, every 30 seconds. The same in all API processes. People may order it in any case.",
+	}
 }
 
 // databaseMeanings explains what leads to databases.
