@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/berthdev/berth/internal/auth"
@@ -84,7 +85,7 @@ func (k *keeper) tryRegister(ctx context.Context) (_ *tenure, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open worker: %w", err)
 	}
-	k.log.InfoContext(ctx, "worker registered", "instance", int(instance), "region", k.config.Region,
+	k.log.InfoContext(ctx, "worker registered", "instance", int(instance), "pid", os.Getpid(), "region", k.config.Region,
 		"capacity", k.config.Capacity)
 	return newTenure(k, instance, secret, presence, from), nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/berthdev/berth/bench/lab"
 )
 
 // Run measures what the configuration asks for. With an error, the report holds what was measured before it.
@@ -14,6 +16,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	defer lab.CollectRarely()()
 	r, err := openRig(ctx, cfg)
 	if err != nil {
 		return nil, err

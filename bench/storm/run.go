@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"time"
 
+	"github.com/berthdev/berth/bench/lab"
 	"github.com/berthdev/berth/internal/openfile"
 )
 
@@ -20,7 +20,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 	if err := room(cfg.clients()); err != nil {
 		return nil, err
 	}
-	defer collectRarely()()
+	defer lab.CollectRarely()()
 	r, err := openRig(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -41,20 +41,6 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 			"round_trip_ratio", c.RoundTrip.Ratio, "faults", c.Faults())
 	}
 	return report, nil
-}
-
-// clientMemory is what this process may take before it collects garbage, in bytes.
-const clientMemory = 4 << 30
-
-// collectRarely keeps this process, which is all of the clients, from collecting garbage until it needs the room: on a machine that they
-// share with the servers, their collections last for hundreds of milliseconds, and would be read as the servers' latency. It
-// returns what ends that.
-func collectRarely() (end func()) {
-	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(clientMemory)
-	return func() {
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(limit)
-	}
 }
 
 // clients is how many sockets this process has at most.

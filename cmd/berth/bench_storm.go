@@ -41,7 +41,7 @@ func benchStormCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringSliceVar(&flags.Cases, "only", nil, "cases to run: "+strings.Join(storm.Cases(), ", ")+" (default all)")
-	f.IntVar(&flags.N, "n", 0, fmt.Sprintf("clients over all workers (default 5000; at `berth dev` %d)", storm.GameDayClients))
+	f.IntVar(&flags.N, "n", 0, fmt.Sprintf("clients over all workers (default 5000; at berth dev %d)", storm.GameDayClients))
 	f.IntVar(&flags.Drained, "drained", 0, "clients of the worker that is drained (default 2000)")
 	f.IntVar(&flags.Workers, "workers", 0, "worker processes (default 3)")
 	f.IntVar(&flags.APIs, "apis", 0, "API processes (default 2)")

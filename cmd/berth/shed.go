@@ -29,11 +29,11 @@ func workerShedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is to close %d connections within %s\n", worker.ID, count, spread)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is to close %d connections of calls, or as many as it has, within %s\n", worker.ID, count, spread)
 			return err
 		},
 	}
-	command.Flags().IntVar(&count, "count", 0, "how many connections")
-	command.Flags().DurationVar(&spread, "spread", berth.ShedSpread, "over how long")
+	command.Flags().IntVar(&count, "count", 0, "how many connections, 1 to 1000000 (required)")
+	command.Flags().DurationVar(&spread, "spread", berth.ShedSpread, "over how long, 1s to 1h")
 	return command
 }

@@ -32,6 +32,10 @@ type CreateSession struct {
 	// random, the same for all attempts of one call.
 	ID string
 
+	// Kind is KindMedia, or KindCall: two peers whose signaling workers relay, and no slot. A call has no Handler. Default:
+	// KindMedia.
+	Kind string
+
 	// Handler is what the worker does with the media, such as "echo" or "play". Default: echo.
 	Handler string
 
@@ -77,9 +81,16 @@ type CreateSession struct {
 	Metadata map[string]any
 }
 
+// Kinds of sessions.
+const (
+	KindMedia = "media"
+	KindCall  = "call"
+)
+
 // sessionBody is CreateSession on the wire.
 type sessionBody struct {
 	ID                 string            `json:"id,omitempty"`
+	Kind               string            `json:"kind,omitempty"`
 	Peer               *Peer             `json:"peer,omitempty"`
 	Region             string            `json:"region,omitempty"`
 	Spill              *bool             `json:"spill,omitempty"`
@@ -129,7 +140,7 @@ func (s CreateSession) call() (call, error) {
 
 func (s CreateSession) body() (*sessionBody, error) {
 	body := &sessionBody{
-		ID: s.ID, Region: s.Region, Spill: s.Spill, Slots: s.Slots, Strategy: s.Strategy, Selector: s.Selector,
+		ID: s.ID, Kind: s.Kind, Region: s.Region, Spill: s.Spill, Slots: s.Slots, Strategy: s.Strategy, Selector: s.Selector,
 		Handler: s.Handler, OnWorkerLoss: s.OnWorkerLoss, Metadata: s.Metadata,
 	}
 	if s.ID != "" {
