@@ -41,7 +41,7 @@ func TestCreateSessionSendsWhatWasAskedFor(t *testing.T) {
 	client, _ := testClient(t, Config{URL: api.URL + "/prefix", APIKey: "key"})
 	spill := false
 	p, err := client.CreateSession(t.Context(), CreateSession{
-		ID: "s-1", Handler: "play", Region: "eu", Spill: &spill, TTL: time.Minute, IdleTimeout: 5 * time.Second,
+		ID: "s-1", Kind: KindMedia, Handler: "play", Region: "eu", Spill: &spill, TTL: time.Minute, IdleTimeout: 5 * time.Second,
 		Peer: Peer{ID: "p-1", Role: "viewer"}, OnWorkerLoss: LossEnd, Metadata: map[string]any{"customer": "c-42"},
 	})
 	if err != nil || p.ID != "s-1" || p.Generation != 7 {
@@ -52,7 +52,7 @@ func TestCreateSessionSendsWhatWasAskedFor(t *testing.T) {
 		t.Errorf("request %+v", r)
 	}
 	for field, want := range map[string]any{
-		"id": "s-1", "handler": "play", "region": "eu", "spill": false, "ttl_seconds": 60.0,
+		"id": "s-1", "kind": "media", "handler": "play", "region": "eu", "spill": false, "ttl_seconds": 60.0,
 		"idle_timeout_seconds": 5.0, "on_worker_loss": "end",
 	} {
 		if r.body[field] != want {
