@@ -228,7 +228,7 @@ func TestScenario_C10_NothingLandsOnAWorkerThatDrains(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker("w1", 400)
-	r.worker("w2", 400)
+	r.worker("w2", 500) // has room for all that come, however early the drain is
 	stores := r.stores(2)
 	half := make(chan struct{})
 	errs := parallel(9, func(i int) error {
