@@ -307,21 +307,37 @@ func (s *socket) say(t testing.TB, text string) {
 // talk has a offer and b answer, through whatever lies between.
 func talk(t testing.TB, a, b *socket, sdp string) {
 	t.Helper()
-	a.say(t, fmt.Sprintf(`{"type":"offer","sdp":%q}`, sdp))
-	b.awaitSDP(t, "offer", sdp)
-	b.say(t, fmt.Sprintf(`{"type":"answer","sdp":%q}`, "to "+sdp))
-	a.awaitSDP(t, "answer", "to "+sdp)
+	pass(t, a, b, "offer", sdp)
+	pass(t, b, a, "answer", "to "+sdp)
 }
 
-// awaitSDP awaits one description. An offer that was open when topics were lost is repeated, so others may come before it.
-func (s *socket) awaitSDP(t testing.TB, kind, sdp string) {
+// pass sends a description until it was passed on: an error frame says that it may not have been. An offer that was open when
+// topics were lost is repeated, so others may come before it.
+func pass(t testing.TB, from, to *socket, kind, sdp string) {
 	t.Helper()
+	text := fmt.Sprintf(`{"type":%q,"sdp":%q}`, kind, sdp)
+	from.say(t, text)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	for {
-		f := s.await(t, kind)
-		if f["sdp"] == sdp {
-			return
+		select {
+		case f := <-to.frames:
+			if f["type"] == kind && f["sdp"] == sdp {
+				return
+			}
+			t.Logf("passed over %v", f)
+		case f := <-from.frames:
+			if f["type"] == "error" {
+				t.Logf("again after %v", f)
+				from.say(t, text)
+			}
+		case <-from.done:
+			t.Fatalf("%s %s sent its %s: %v", from.placed.ID, from.placed.Peer.ID, kind, from.err)
+		case <-to.done:
+			t.Fatalf("%s %s waited for %s: %v", to.placed.ID, to.placed.Peer.ID, kind, to.err)
+		case <-timer.C:
+			t.Fatalf("%s %s: no %s within %v", to.placed.ID, to.placed.Peer.ID, kind, patience)
 		}
-		t.Logf("passed over %v", f)
 	}
 }
 
