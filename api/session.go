@@ -162,9 +162,11 @@ func (s *service) endSession(ctx context.Context, id string, tenant *string) err
 		s.log.InfoContext(ctx, "session ended", slog.String("session_id", id), slog.String("worker_id", before.WorkerID),
 			slog.String("reason", string(berth.EndedDeleted)))
 	}
-	if before.Kind == berth.KindCall && before.State != berth.SessionEnded {
+	switch {
+	case before.State == berth.SessionEnded:
+	case before.Kind == berth.KindCall:
 		s.nudgePeers(ctx, tenantID, id)
-	} else if before.State.HoldsSlot() {
+	case before.State == berth.SessionActive: // nobody else is there to be told
 		s.nudges.send(before.WorkerID)
 	}
 	return nil

@@ -318,6 +318,24 @@ func TestNudgeRenewsAtOnce(t *testing.T) {
 	})
 }
 
+// What a renewal costs the database grows with the worker's sessions, and whoever ends many nudges for each.
+func TestManyNudgesTakeASmallPartOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	inFakeTime(t, func(b *bench) {
+		b.place(1, berth.LossRejoin, 1)
+		b.sleep(9 * time.Second)
+		b.registry.set(func() { b.registry.lag = 20 * time.Millisecond })
+		before := b.registry.counts().renewals
+		for range 1000 {
+			b.keeper.nudge()
+			b.sleep(time.Millisecond)
+		}
+		if got := b.registry.counts().renewals - before; got < 8 || got > 12 {
+			t.Fatalf("%d renewals of 20 ms for a second of nudges: a fifth of it is ten", got)
+		}
+	})
+}
+
 func TestLostPresenceIsRenewedAtOnceAndReopened(t *testing.T) {
 	t.Parallel()
 	inFakeTime(t, func(b *bench) {

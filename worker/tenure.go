@@ -32,6 +32,7 @@ type tenure struct {
 	renewing  bool
 	abandon   context.CancelFunc // ends the round that is under way
 	again     bool               // renew once more when that returns
+	deafUntil time.Time          // to nudges; see heed
 	moving    bool
 	moveAfter time.Time // not before: the database did not take the last move
 	telling   bool      // the call that drains us is under way
@@ -71,6 +72,8 @@ func (t *tenure) serve(ctx context.Context) error {
 	defer tick.Stop()
 	renew := time.NewTimer(t.pace())
 	defer renew.Stop()
+	listening := time.NewTimer(0)
+	defer listening.Stop()
 	stops := t.stops
 	t.renew(ctx) // soon, to learn the database's time and orders that waited
 	for {
@@ -85,8 +88,9 @@ func (t *tenure) serve(ctx context.Context) error {
 		case <-renew.C:
 			t.renew(ctx)
 			renew.Reset(t.pace())
-		case <-t.nudges:
+		case <-t.heed(listening):
 			t.renew(ctx)
+		case <-listening.C: // to nudges again
 		case <-t.presenceLost():
 			t.reopen(ctx)
 		case <-stops:

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/berthdev/berth/bench/lab"
 )
 
 // crowdDialers is how many calls are made at a time.
@@ -25,10 +27,24 @@ func (r *rig) crowd(ctx context.Context, detector string) (c Case, err error) {
 	if err := s.gather(ctx, victim, r.cfg.Crowd); err != nil {
 		return c, fmt.Errorf("gather calls: %w", err)
 	}
-	claims := startClaims(ctx, s.client)
-	defer func() { err = errors.Join(err, claims.stop()) }()
-	sample, err := s.kill(ctx, []*member{victim}, claims.mark, claims.stop)
-	c = newCase(PartMany, "crowd", detector, []Sample{sample})
+	return s.strikeCrowd(ctx, victim)
+}
+
+// strikeCrowd kills a worker while another tenant starts sessions. The clients of calls give way to both.
+func (s *scene) strikeCrowd(ctx context.Context, victim *member) (c Case, err error) {
+	claims, err := s.startClaims(ctx)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, claims.aside.Close()) }()
+	takeBack, err := lab.GiveWay()
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, takeBack()) }()
+	after := func() error { return errors.Join(takeBack(), claims.stop(ctx)) }
+	sample, err := s.kill(ctx, []*member{victim}, claims.mark, after)
+	c = newCase(PartMany, "crowd", s.tuning.detector, []Sample{sample})
 	c.Claims = claims.result()
 	return c, err
 }

@@ -28,7 +28,8 @@ const (
 	maxTail = 2 << 10
 )
 
-// Child is a process that dies with this one. What it writes goes to a file, since a pipe would cost its reader time.
+// Child is a process that dies with this one. What it writes goes to a file, since a pipe would cost its reader time; what has
+// a place of its own already stays out of it.
 type Child struct {
 	command *exec.Cmd
 	output  *os.File
@@ -47,7 +48,10 @@ func StartChild(command *exec.Cmd) (*Child, error) {
 	if err := os.Remove(output.Name()); err != nil {
 		return nil, errors.Join(err, output.Close())
 	}
-	command.Stdout, command.Stderr, command.SysProcAttr = output, output, DieWithParent()
+	if command.Stdout == nil {
+		command.Stdout = output
+	}
+	command.Stderr, command.SysProcAttr = output, DieWithParent()
 	c := &Child{command: command, output: output, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	sdk "github.com/berthdev/berth/sdk/go"
+	"github.com/berthdev/berth/bench/lab"
 )
 
 const (
@@ -25,45 +26,36 @@ const (
 	hangers = 256
 	// settle is how long clients may take to hear that they listen.
 	settle = 30 * time.Second
-	// placings is how often a publisher may be placed anew to come to a worker that nobody leaves.
-	placings = 200
-	// unanswered messages of one publisher; beyond it one is left out, which is counted.
-	unanswered = 32
 )
 
 // crowd is the clients of a case. It must be closed.
 type crowd struct {
+	cfg       Config
 	backend   *backend
 	transport *http.Transport
 	name      string // what calls and topics begin with
-	topics    int
 	manner    manner
 	progress  func(done, total int, what string)
-	epoch     time.Time
 
-	listeners  []*listener
-	publishers []*listener
-	pingers    []*pinger
-	asking     sync.WaitGroup // of pingers
-	filled     float64        // clients per second that came when nothing else was going on
-
-	quiet      context.CancelFunc // ends publishing
-	publishing sync.WaitGroup
-	mu         sync.Mutex // guards the rest
-	failed     int        // messages that were not published for certain
-	newest     map[string]int64
+	listeners []*listener
+	filled    float64 // clients per second that came when nothing else was going on
+	witness   *lab.Aside
 }
 
-func newCrowd(b *backend, name string, topics int, m manner, progress func(done, total int, what string)) *crowd {
+func newCrowd(b *backend, cfg Config, name string, m manner) *crowd {
 	return &crowd{
-		backend: b, name: name, topics: topics, manner: m, progress: progress, epoch: time.Now(), quiet: func() {},
-		newest: map[string]int64{},
-		// Each client of the world has connections of its own, which it opens anew.
-		transport: &http.Transport{DisableKeepAlives: true},
+		cfg: cfg, backend: b, name: name, manner: m, transport: ownConnections(),
+		progress: func(done, total int, what string) { cfg.Progress(done, total, name+": "+what) },
 	}
 }
 
-func (c *crowd) topic(i int) string { return fmt.Sprintf("%s:%d", c.name, i%c.topics) }
+// ownConnections is a transport for clients that have connections of their own in the world, which they open anew.
+func ownConnections() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
+
+func (c *crowd) topic(i int) string { return topic(c.name, i%c.cfg.Topics) }
+
+// topic names those of a crowd.
+func topic(crowd string, i int) string { return fmt.Sprintf("%s:%d", crowd, i) }
 
 // fill has n clients come, two to a call, some at a time.
 func (c *crowd) fill(ctx context.Context, n int) error {
@@ -118,116 +110,7 @@ func (c *crowd) arrive(ctx context.Context, call, peer, topic string) (*listener
 	if err != nil {
 		return nil, err
 	}
-	return c.connect(ctx, p, topic)
-}
-
-func (c *crowd) connect(ctx context.Context, p *sdk.Placement, topic string) (*listener, error) {
-	l, err := listen(ctx, c.transport, c.epoch, p, topic, c.manner)
-	if err != nil {
-		return nil, fmt.Errorf("connect peer %s of %s: %w", p.Peer.ID, p.ID, err)
-	}
-	return l, nil
-}
-
-// publish has one more client for each topic, on workers that nobody leaves, publish steadily from now on, and some more
-// ping.
-func (c *crowd) publish(ctx context.Context, every time.Duration, safe func(worker string) bool) error {
-	if err := c.ping(ctx, safe); err != nil {
-		return err
-	}
-	for i := range c.topics {
-		l, err := c.publisher(ctx, i, safe)
-		if err != nil {
-			return err
-		}
-		c.publishers = append(c.publishers, l)
-	}
-	if !eventually(ctx, settle, func() bool {
-		for _, l := range c.publishers {
-			if !l.settled() {
-				return false
-			}
-		}
-		return true
-	}) {
-		return errors.New("not all publishers listen to their topic")
-	}
-	ctx, c.quiet = context.WithCancel(ctx)
-	for i, l := range c.publishers {
-		// One after the other over the period: together they would be a storm of their own.
-		first := every * time.Duration(i) / time.Duration(c.topics)
-		c.publishing.Go(func() {
-			if rest(ctx, first) == nil {
-				c.speak(ctx, l, c.topic(i), every)
-			}
-		})
-	}
-	return nil
-}
-
-// publisher seats and connects the one who publishes to a topic.
-func (c *crowd) publisher(ctx context.Context, i int, safe func(worker string) bool) (*listener, error) {
-	p, err := c.safeSeat(ctx, fmt.Sprintf("%s-publisher-%d", c.name, i), safe)
-	if err != nil {
-		return nil, err
-	}
-	return c.connect(ctx, p, c.topic(i))
-}
-
-// safeSeat places a client where it is not moved. Seats that nobody takes are forgotten by the database.
-func (c *crowd) safeSeat(ctx context.Context, call string, safe func(worker string) bool) (*sdk.Placement, error) {
-	for try := range placings {
-		p, err := c.backend.seat(ctx, fmt.Sprintf("%s-%d", call, try), "p0")
-		if err != nil {
-			return nil, err
-		}
-		if safe(p.Owner.WorkerID) {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("of %d placements none was on a worker that is not about to be left", placings)
-}
-
-// speak publishes the time, in nanoseconds since the crowd began, when it is time: one that waits for its turn is late.
-func (c *crowd) speak(ctx context.Context, l *listener, topic string, every time.Duration) {
-	var sending errgroup.Group
-	sending.SetLimit(unanswered)
-	defer func() { _ = sending.Wait() }() // they return nothing
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		at := time.Since(c.epoch)
-		sent := sending.TryGo(func() error {
-			published, err := l.conn.Publish(ctx, topic, at.Nanoseconds())
-			switch {
-			case err == nil:
-				c.published(topic, published.Offset)
-			case ctx.Err() == nil:
-				c.fail()
-			}
-			return nil
-		})
-		if !sent {
-			c.fail()
-		}
-	}
-}
-
-func (c *crowd) fail() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failed++
-}
-
-func (c *crowd) published(topic string, offset int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.newest[topic] = max(c.newest[topic], offset)
+	return listen(ctx, c.transport, time.Time{}, p, topic, c.manner)
 }
 
 func (c *crowd) count(is func(*listener) bool) (n int) {
@@ -263,30 +146,60 @@ func (c *crowd) workers() []string {
 // runName tells the calls and topics of one run from those of another on the same database.
 func runName(what string) string { return what + "-" + strings.ToLower(rand.Text()[:8]) }
 
-// hush ends publishing, after which nobody changes newest, and waits until nobody misses anything that was published.
-func (c *crowd) hush(ctx context.Context) {
-	c.quiet()
-	c.publishing.Wait()
-	behind := func(i int) bool { return c.listeners[i].heard.last() < c.newest[c.topic(i/2)] }
+// watch starts the witness, which publishes from now on. Nobody else may be told to leave the workers where it is.
+func (c *crowd) watch(ctx context.Context, where haven) error {
+	task := witnessTask{
+		URLs: c.backend.urls, Path: c.backend.path, Region: c.backend.region, Header: c.backend.header,
+		Name: c.name, Topics: c.cfg.Topics, Every: c.cfg.Every, Haven: where,
+	}
+	command := exec.Command(c.cfg.Binary, "bench", "aside", WitnessAside) //nolint:noctx // StartAside ends it
+	var err error
+	if c.witness, err = lab.StartAside(ctx, command, task); err != nil {
+		return fmt.Errorf("witness: %w", err)
+	}
+	return nil
+}
+
+// hush ends publishing, waits until nobody misses anything that was published, and returns what the witness saw.
+func (c *crowd) hush(ctx context.Context) (witnessed, error) {
+	var w witnessed
+	if err := c.witness.Finish(ctx, &w); err != nil {
+		return w, fmt.Errorf("witness: %w", err)
+	}
+	catchUp(ctx, c.listeners, func(i int) int64 { return w.Newest[c.topic(i/2)] })
+	return w, nil
+}
+
+// catchUp returns once each of the listeners heard what was published last. Who did not in time missed something.
+func catchUp(ctx context.Context, some []*listener, newest func(i int) int64) {
 	i := 0
-	_ = eventually(ctx, settle, func() bool { // who is behind after that missed something, which is counted
-		for i < len(c.listeners) && !behind(i) {
+	_ = eventually(ctx, settle, func() bool { // who is behind after that is counted
+		for i < len(some) && some[i].heard.last() >= newest(i) {
 			i++
 		}
-		return i == len(c.listeners)
+		return i == len(some)
 	})
-	for i, l := range c.listeners {
-		l.heard.expect(c.newest[c.topic(i/2)])
+	for i, l := range some {
+		l.heard.expect(newest(i))
 	}
 }
 
 // close says goodbye for all clients, and waits until nothing of them runs.
-func (c *crowd) close() {
-	c.quiet()
-	c.publishing.Wait()
+func (c *crowd) close() error {
+	var err error
+	if c.witness != nil {
+		err = c.witness.Close()
+	}
+	hangUp(c.listeners)
+	c.transport.CloseIdleConnections()
+	return err
+}
+
+// hangUp says goodbye for clients, and waits until nothing of them runs.
+func hangUp(some []*listener) {
 	var group errgroup.Group
 	group.SetLimit(hangers)
-	for _, l := range append(append([]*listener{}, c.listeners...), c.publishers...) {
+	for _, l := range some {
 		if l == nil || l.conn == nil {
 			continue
 		}
@@ -297,9 +210,4 @@ func (c *crowd) close() {
 		})
 	}
 	_ = group.Wait() // Close returns nil
-	for _, p := range c.pingers {
-		p.conn.Close()
-	}
-	c.asking.Wait()
-	c.transport.CloseIdleConnections()
 }

@@ -5,8 +5,8 @@
 // A case is a fleet of real processes of the same binary on a database of its own: `berth api` and `berth worker`, by default
 // two and three. Clients are peers of calls, two to each, placed as any client is. Each is the Go SDK's own connection
 // (sdk/go), without media: its backoff, its choice between the same URL and a rejoin, and its resumption of topics are what
-// is measured, all in one process. Each listens to one topic. For each topic there is one more client, on a worker that
-// nobody leaves, that publishes steadily.
+// is measured, all in one process. Each listens to one topic. A witness has a process of its own: for each topic a client that
+// publishes steadily and some that hear it, all on workers that nobody leaves.
 //
 // # The cases
 //
@@ -20,15 +20,17 @@
 //
 // # What is measured
 //
-// Everything is read from the clock of this process. A client is back when it was welcomed. Round trips are from the moment at
-// which a publisher was to send to the moment at which a client heard it, for clients that lost nothing: before and until all
-// are back. Answers are from a frame that a client sends to what its worker says to it without the database. Offsets of a topic are dense, so each client sees by itself whether it missed or doubled a message over all its
-// connections; at the end it must have all that was published.
+// Everything is read from the clock of the machine. A client is back when it was welcomed. Round trips are from the moment at
+// which a publisher was to send to the moment at which a client of the witness heard it: before and until all are back. Answers
+// are from a frame that a client of the witness sends to what its worker says to it without the database. Offsets of a topic
+// are dense, so each client sees by itself whether it missed or doubled a message over all its connections; at the end it must
+// have all that was published.
 //
 // The model is the article's arithmetic, see [Model].
 //
 // # What is not promised
 //
 // Clients, workers, API processes and Postgres share the cores of one machine, and a rejoin comes over loopback without TLS.
-// So read ratios rather than rates.
+// So read ratios rather than rates. Where the process is root's, clients run only when no server and no witness wants the core,
+// see [lab.GiveWay].
 package storm

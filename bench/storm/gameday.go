@@ -26,17 +26,15 @@ func GameDay(ctx context.Context, address string, cfg Config) (c Case, err error
 	if err != nil || base.Scheme != "http" || base.Host == "" {
 		return c, fmt.Errorf("%q is no URL of `berth dev`, such as http://127.0.0.1:8080", address)
 	}
-	if err := room(cfg.N + cfg.Topics); err != nil {
+	if err := room(cfg.N); err != nil {
 		return c, err
 	}
 	// The demo page's calls are for pages of this machine.
 	header := http.Header{"Origin": {base.Scheme + "://" + base.Host}}
 	b := newBackend([]string{base.Scheme + "://" + base.Host}, "/demo/sessions", "", header)
 	defer b.close()
-	crowd := newCrowd(b, runName("gameday"), cfg.Topics, manner{}, func(done, total int, what string) {
-		cfg.Progress(done, total, "game day: "+what)
-	})
-	defer crowd.close()
+	crowd := newCrowd(b, cfg, runName("gameday"), manner{})
+	defer func() { err = errors.Join(err, crowd.close()) }()
 	if err := crowd.fill(ctx, cfg.N); err != nil {
 		return c, fmt.Errorf("is `berth dev` running at %s? %w", address, err)
 	}
@@ -46,7 +44,7 @@ func GameDay(ctx context.Context, address string, cfg Config) (c Case, err error
 	}
 	victim := workers[0]
 	storm := storm{
-		crowd: crowd, victim: victim, every: cfg.Every, before: cfg.Before, patience: cfg.Patience,
+		crowd: crowd, victim: victim,
 		kill: func(ctx context.Context) error {
 			return b.post(ctx, "/demo/kill", map[string]any{"worker_id": victim}, nil)
 		},

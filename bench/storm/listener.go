@@ -13,13 +13,13 @@ import (
 
 // latency is how long a message took from its publisher to a client that heard it, or an answer from its worker.
 type latency struct {
-	at   time.Time // when it was published
-	took time.Duration
+	At   time.Time     `json:"at"` // when it was published, or asked for
+	Took time.Duration `json:"took_ns"`
 }
 
 // hearing is what one client heard of its topic.
 type hearing struct {
-	epoch time.Time // that messages count from
+	epoch time.Time // that messages count from; zero: how long they take is not noted
 
 	mu        sync.Mutex // guards the rest
 	offset    int64
@@ -53,6 +53,9 @@ func (h *hearing) message(m sdk.Message) {
 	}
 	h.offset = m.Offset
 	h.messages++
+	if h.epoch.IsZero() {
+		return
+	}
 	if sent, err := strconv.ParseInt(string(m.Data), 10, 64); err == nil {
 		at := h.epoch.Add(time.Duration(sent))
 		h.latencies = append(h.latencies, latency{at, now.Sub(at)})
@@ -83,18 +86,11 @@ func (h *hearing) told() time.Time {
 	return h.since
 }
 
-// between returns the latencies of messages that were published in a span, in milliseconds.
-func (h *hearing) between(from, until time.Time) []float64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return between(h.latencies, from, until)
-}
-
 // between picks those that began in a span, in milliseconds.
 func between(latencies []latency, from, until time.Time) (ms []float64) {
 	for _, l := range latencies {
-		if l.at.After(from) && l.at.Before(until) {
-			ms = append(ms, float64(l.took)/float64(time.Millisecond))
+		if l.At.After(from) && l.At.Before(until) {
+			ms = append(ms, float64(l.Took)/float64(time.Millisecond))
 		}
 	}
 	return ms

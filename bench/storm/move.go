@@ -13,8 +13,7 @@ func (r *rig) drain(ctx context.Context) (Case, error) {
 	return r.within(ctx, CaseDrain, r.cfg.Workers, manner{}, func(ctx context.Context, s *scene) (c Case, err error) {
 		victim := s.fleet.Workers[0].ID
 		is := func(worker string) bool { return worker == victim }
-		isNot := func(worker string) bool { return worker != victim }
-		if err := s.cordon(ctx, isNot); err != nil {
+		if err := s.cordon(ctx, func(worker string) bool { return !is(worker) }); err != nil {
 			return c, err
 		}
 		if err := s.crowd.fill(ctx, r.cfg.Drained); err != nil {
@@ -24,7 +23,7 @@ func (r *rig) drain(ctx context.Context) (Case, error) {
 		if err := s.cordon(ctx, is); err != nil {
 			return c, err
 		}
-		if err := s.crowd.publish(ctx, r.cfg.Every, isNot); err != nil {
+		if err := s.crowd.watch(ctx, haven{Not: victim}); err != nil {
 			return c, err
 		}
 		mib, about := memory(), span{from: time.Now(), gone: victim}
@@ -43,14 +42,13 @@ func (r *rig) drain(ctx context.Context) (Case, error) {
 // planned makes the case of a planned move that is over.
 func (s *scene) planned(ctx context.Context, name string, about span, mib float64) (Case, error) {
 	about.ended = time.Now()
-	s.crowd.hush(ctx)
-	c := tally(name, s.crowd, about)
-	c.ClientMiB = mib
-	deaths, err := s.deaths(ctx, "")
-	c.SecondDeaths = deaths
-	if err == nil {
-		err = ctx.Err()
+	seen, err := s.crowd.hush(ctx)
+	if err != nil {
+		return Case{}, err
 	}
+	c := tally(name, s.crowd, about, seen)
+	c.ClientMiB = mib
+	c.SecondDeaths, err = s.deaths(ctx, "")
 	return c, err
 }
 
@@ -65,7 +63,7 @@ func (r *rig) shed(ctx context.Context) (Case, error) {
 			return c, err
 		}
 		added := s.fleet.Workers[before].ID
-		if err := s.crowd.publish(ctx, r.cfg.Every, func(worker string) bool { return worker == added }); err != nil {
+		if err := s.crowd.watch(ctx, haven{Only: added}); err != nil {
 			return c, err
 		}
 		mib, about := memory(), span{from: time.Now()}

@@ -97,25 +97,9 @@ func (p *pinger) err() error {
 	return p.failed
 }
 
-// between returns the latencies of questions of a span, in milliseconds.
-func (p *pinger) between(from, until time.Time) []float64 {
+// heard returns how long answers took.
+func (p *pinger) heard() []latency {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return between(p.answers, from, until)
-}
-
-// ping has clients ask their workers, which nobody leaves, from now on.
-func (c *crowd) ping(ctx context.Context, safe func(worker string) bool) error {
-	for i := range pingers {
-		p, err := c.safeSeat(ctx, fmt.Sprintf("%s-pinger-%d", c.name, i), safe)
-		if err != nil {
-			return err
-		}
-		one, err := ping(ctx, p, &c.asking)
-		if err != nil {
-			return fmt.Errorf("connect pinger: %w", err)
-		}
-		c.pingers = append(c.pingers, one)
-	}
-	return nil
+	return p.answers
 }

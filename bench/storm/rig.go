@@ -107,9 +107,7 @@ func (s *scene) raise(ctx context.Context, name string, workers int, m manner) (
 		return err
 	}
 	s.backend = newBackend(urls, "/v1/sessions", region, http.Header{"Authorization": {"Bearer " + s.rig.key}})
-	s.crowd = newCrowd(s.backend, name, cfg.Topics, m, func(done, total int, what string) {
-		cfg.Progress(done, total, name+": "+what)
-	})
+	s.crowd = newCrowd(s.backend, cfg, name, m)
 	return nil
 }
 
@@ -177,7 +175,7 @@ func (s *scene) close(ctx context.Context) error {
 		errs = append(errs, s.fleet.Close(ctx))
 	}
 	if s.crowd != nil {
-		s.crowd.close()
+		errs = append(errs, s.crowd.close())
 	}
 	if s.backend != nil {
 		s.backend.close()

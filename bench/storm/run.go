@@ -44,7 +44,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 }
 
 // clients is how many sockets this process has at most.
-func (c Config) clients() int { return max(c.N, c.Drained) + c.Topics }
+func (c Config) clients() int { return max(c.N, c.Drained) }
 
 // room makes sure that this process may open so many sockets, and each again while its last one ends.
 func room(clients int) error {
@@ -97,8 +97,7 @@ func (r *rig) kill(ctx context.Context, name string, m manner) (Case, error) {
 		}
 		victim := s.fleet.Workers[0]
 		storm := storm{
-			crowd: s.crowd, victim: victim.ID, every: r.cfg.Every, before: r.cfg.Before, patience: r.cfg.Patience,
-			cpu: func() CPU { return s.cpu(victim) },
+			crowd: s.crowd, victim: victim.ID, cpu: func() CPU { return s.cpu(victim) },
 			kill: func(context.Context) error {
 				victim.Kill()
 				return nil
@@ -117,28 +116,30 @@ func (r *rig) kill(ctx context.Context, name string, m manner) (Case, error) {
 
 // storm is one worker's end and what it does to a crowd that is connected to all.
 type storm struct {
-	crowd    *crowd
-	victim   string // its worker id
-	every    time.Duration
-	before   time.Duration
-	patience time.Duration
-	kill     func(context.Context) error
-	cpu      func() CPU // of everybody but the victim; nil: unknown
+	crowd  *crowd
+	victim string // its worker id
+	kill   func(context.Context) error
+	cpu    func() CPU // of everybody but the victim; nil: unknown
 }
 
-// run kills the victim and waits until everybody who lost it is back.
+// run kills the victim and waits until everybody who lost it is back. The crowd gives way to servers and to the witness.
 func (s *storm) run(ctx context.Context, name string) (c Case, err error) {
-	if err := s.crowd.publish(ctx, s.every, func(worker string) bool { return worker != s.victim }); err != nil {
+	if err := s.crowd.watch(ctx, haven{Not: s.victim}); err != nil {
 		return c, err
 	}
 	victims := s.crowd.at(s.victim)
 	if len(victims) == 0 {
 		return c, fmt.Errorf("no client is on %s", s.victim)
 	}
+	takeBack, err := lab.GiveWay()
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, takeBack()) }()
 	mib := memory()
 	s.crowd.progress(0, len(victims), "all is quiet")
 	about := span{from: time.Now(), gone: s.victim}
-	if err := rest(ctx, s.before); err != nil {
+	if err := rest(ctx, s.crowd.cfg.Before); err != nil {
 		return c, err
 	}
 	used := func() *CPU { return nil }
@@ -150,11 +151,14 @@ func (s *storm) run(ctx context.Context, name string) (c Case, err error) {
 	if err := s.kill(ctx); err != nil {
 		return c, err
 	}
-	await(ctx, s.crowd, victims, about.fault, s.patience, func(*listener) bool { return true })
+	await(ctx, s.crowd, victims, about.fault, s.crowd.cfg.Patience, func(*listener) bool { return true })
 	about.ended = time.Now()
 	cpu := used()
-	s.crowd.hush(ctx)
-	c = tally(name, s.crowd, about)
+	seen, err := s.crowd.hush(ctx)
+	if err != nil {
+		return c, err
+	}
+	c = tally(name, s.crowd, about, seen)
 	c.ClientMiB, c.CPU = mib, cpu
 	return c, ctx.Err()
 }

@@ -19,20 +19,19 @@ type span struct {
 	gone  string    // the worker that is killed or drained; empty: none
 }
 
-// tally makes a case of what happened to a crowd.
-func tally(name string, c *crowd, s span) Case {
+// tally makes a case of what happened to a crowd, and of what a witness saw.
+func tally(name string, c *crowd, s span, w witnessed) Case {
 	k := Case{
-		Name: name, Clients: len(c.listeners), Filled: c.filled, Failed: c.failed,
+		Name: name, Clients: len(c.listeners), Filled: c.filled, Failed: w.Failed, OthersLost: w.Lost,
 		Codes: map[string]int{}, Ways: map[string]int{}, Refusals: map[string]int{},
 	}
-	var away, attempts, before, during []float64
+	var away, attempts []float64
 	timeline := map[int]*Point{}
+	heard := w.Count
 	for _, l := range c.listeners {
+		heard.add(l)
 		r := follow(l.trace.since(s.fault))
-		k.heard(l)
 		if r.lostAt.IsZero() {
-			before = append(before, l.heard.between(s.from, s.fault)...)
-			during = append(during, l.heard.between(s.fault, s.ended)...)
 			continue
 		}
 		k.add(r, s, l)
@@ -42,24 +41,16 @@ func tally(name string, c *crowd, s span) Case {
 		}
 		r.mark(timeline, s.fault)
 	}
-	for _, l := range c.publishers {
-		before = append(before, l.heard.between(s.from, s.fault)...)
-		during = append(during, l.heard.between(s.fault, s.ended)...)
-		k.heard(l)
-	}
+	k.Messages, k.Missed, k.Partial = heard.Messages, heard.Missed, heard.Partial
 	k.Away, k.Attempts = newDistribution(away), newDistribution(attempts)
-	k.RoundTrip = newRoundTrip(before, during)
-	before, during = nil, nil
-	for _, p := range c.pingers {
-		before = append(before, p.between(s.from, s.fault)...)
-		during = append(during, p.between(s.fault, s.ended)...)
-		if p.err() != nil {
-			k.OthersLost++
-		}
-	}
-	k.Answer = newRoundTrip(before, during)
+	k.RoundTrip, k.Answer = s.roundTrip(w.RoundTrips), s.roundTrip(w.Answers)
 	k.draw(timeline)
 	return k
+}
+
+// roundTrip compares what was before the fault with what was since.
+func (s span) roundTrip(latencies []latency) RoundTrip {
+	return newRoundTrip(between(latencies, s.from, s.fault), between(latencies, s.fault, s.ended))
 }
 
 // wayBack is one client's way back.
@@ -129,15 +120,6 @@ func (e event) kind() string {
 	default:
 		return "close"
 	}
-}
-
-// heard counts what came, and what did not.
-func (c *Case) heard(l *listener) {
-	l.heard.mu.Lock()
-	defer l.heard.mu.Unlock()
-	c.Missed += l.heard.missed
-	c.Partial += l.heard.partial
-	c.Messages += l.heard.messages
 }
 
 // add counts one client that lost its connection.

@@ -98,7 +98,7 @@ func TestHearingCountsWhatIsMissingOrDoubled(t *testing.T) {
 	}
 	h.subscribed(sdk.Subscribed{Offset: 11, Recovered: sdk.RecoveredAll})
 	h.expect(14)
-	if h.missed != 1+2+3 || h.partial != 0 || h.messages != 5 || len(h.between(h.epoch.Add(-time.Second), time.Now())) != 5 {
+	if h.missed != 1+2+3 || h.partial != 0 || h.messages != 5 || len(between(h.latencies, h.epoch.Add(-time.Second), time.Now())) != 5 {
 		t.Errorf("%+v", h)
 	}
 	h.subscribed(sdk.Subscribed{Offset: 20, Recovered: sdk.RecoveredPart})

@@ -14,14 +14,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berthdev/berth/bench/claim"
+	"github.com/berthdev/berth/bench/failover"
 	"github.com/berthdev/berth/bench/front"
+	"github.com/berthdev/berth/bench/storm"
 	"github.com/berthdev/berth/internal/config"
 	"github.com/berthdev/berth/internal/telemetry"
 )
 
 func benchCommand() *cobra.Command {
 	command := &cobra.Command{Use: "bench", Short: "Measure this machine, on private servers"}
-	command.AddCommand(benchClaimsCommand(), benchFailoverCommand(), benchConnectionsCommand(), benchFanoutCommand(), benchFrontCommand(), benchProfiledCommand())
+	command.AddCommand(benchClaimsCommand(), benchFailoverCommand(), benchConnectionsCommand(), benchFanoutCommand(), benchFrontCommand(), benchProfiledCommand(), benchAsideCommand())
 	command.AddCommand(benchStormCommand())
 	return command
 }
@@ -173,6 +175,24 @@ func benchFrontCommand() *cobra.Command {
 	command.Flags().StringVar(&listenOn, "listen", "127.0.0.1:0", "address")
 	command.Flags().IntVar(&cfg.Slots, "slots", 8, "sessions that a server may hold")
 	return command
+}
+
+// benchAsideCommand is a part of a benchmark that has a process of its own, see lab.Aside.
+func benchAsideCommand() *cobra.Command {
+	parts := map[string]func(context.Context, io.Reader, io.Writer) error{
+		failover.ClaimsAside: failover.ServeClaims,
+		storm.WitnessAside:   storm.ServeWitness,
+	}
+	return &cobra.Command{
+		Use: "aside PART", Short: "Do a part of a measurement", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			serve := parts[args[0]]
+			if serve == nil {
+				return usageError{fmt.Errorf("%q is no part that has a process of its own", args[0])}
+			}
+			return serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
 }
 
 // benchProfiledCommand runs another command in this process, from whose end there is a CPU profile.

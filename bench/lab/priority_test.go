@@ -1,0 +1,13 @@
+package lab
+
+import "testing"
+
+func TestGivingWayIsTakenBack(t *testing.T) { //nolint:paralleltest // it is about the whole process
+	end, err := GiveWay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
