@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berthdev/berth/internal/auth"
+	"github.com/berthdev/berth/internal/berth"
 	"github.com/berthdev/berth/internal/testkit"
 )
 
@@ -28,6 +29,11 @@ func TestOwnerIsNudgedWithASignedRequest(t *testing.T) {
 	}
 	verifier := auth.NewVerifier(keys, "w-1")
 	r.place(`{"id":"s-1"}`)
+	r.place(`{"id":"unused"}`)
+	r.store.mu.Lock()
+	r.store.live("t-1", "s-1").State = berth.SessionActive
+	r.store.mu.Unlock()
+	r.call("DELETE", "/v1/sessions/unused", r.tenant, "") // nobody is there to be told
 	for _, call := range []string{"DELETE /v1/sessions/s-1", "POST /v1/workers/w-1/drain", "DELETE /v1/workers/w-1/drain"} {
 		method, path, _ := strings.Cut(call, " ")
 		key := r.operator

@@ -132,7 +132,7 @@ func TestMessageToAUserGoesToTheWorkersThatHoldIt(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := newRig(t, func(c *Config, _ *store) { c.Registerer = registry })
 	r.store.users["t-1 ann"] = []berth.UserConnections{{WorkerID: "w-1", Connections: 2}, {WorkerID: "w-2", Connections: 1}, {WorkerID: "dead", Connections: 5}}
-	first, second, third := r.subscribe("w/w-1"), r.subscribe("w/w-2"), r.subscribe("w/w-3")
+	first, second, third := r.subscribe(berth.InboxTopic("w-1")), r.subscribe(berth.InboxTopic("w-2")), r.subscribe(berth.InboxTopic("w-3"))
 	send := func(key, user string) wire.DirectMessage {
 		return parse[wire.DirectMessage](t, r.call("POST", "/v1/users/"+user+"/messages", key, `{"data":{"n":1}}`))
 	}

@@ -69,10 +69,11 @@ func (h *herald) announce(ctx context.Context, lost []berth.CallNotice, opened t
 				return err
 			}
 		}
-		took := time.Since(began)
+		var told []berth.CallNotice
 		for _, w := range some {
-			h.note(ctx, w.lost, took, opened)
+			told = append(told, w.lost...)
 		}
+		h.note(ctx, told, time.Since(began), opened)
 	}
 	return nil
 }

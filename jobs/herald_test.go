@@ -119,7 +119,7 @@ func TestSurvivorsAreToldBeforeSessionsAreMoved(t *testing.T) {
 		if len(store.told) != 300 || store.words != 4 || len(store.notices) != 0 {
 			t.Fatalf("%d were told by %d words, %d wait", len(store.told), store.words, len(store.notices))
 		}
-		if want := "w/s1 2 peer-disconnected p worker_lost"; store.told[0] != want {
+		if want := berth.InboxTopic("s1") + " 2 peer-disconnected p worker_lost"; store.told[0] != want {
 			t.Errorf("told %q, want %q", store.told[0], want)
 		}
 	})

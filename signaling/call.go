@@ -29,16 +29,10 @@ type call struct {
 
 	mu         sync.Mutex // guards the rest, and what is kept of each peer; senders may be called under it
 	peers      map[string]*callPeer
-	remote     map[string]presence // the newest connection of each peer of the call that was heard of
-	gone       map[string]string   // the connection of each peer that was said to be gone last
-	behind     bool                // messages were lost since recover last looked
+	known      map[string]*standing // of each peer of the call that was heard of
+	changes    int                  // of known
+	behind     bool                 // messages were lost since recover last looked
 	recovering bool
-}
-
-// presence is a connection of a peer, and when the database admitted it, by its clock in microseconds; zero: not known.
-type presence struct {
-	connection string
-	at         int64
 }
 
 // openCall subscribes to a call's topic.
@@ -47,7 +41,7 @@ func (h *Hub) openCall(ctx context.Context, held berth.Held) (*call, error) {
 		return nil, err
 	}
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
-	c := &call{hub: h, held: held, end: end, peers: map[string]*callPeer{}, remote: map[string]presence{}, gone: map[string]string{}}
+	c := &call{hub: h, held: held, end: end, peers: map[string]*callPeer{}, known: map[string]*standing{}}
 	c.lost = func() { c.fallBehind(living) }
 	topic, err := h.deps.Topics.Subscribe(ctx, berth.CallTopic(held.Key), nil, func(m backplane.Message) {
 		switch {
@@ -87,7 +81,9 @@ func (c *call) enlist(ctx context.Context, p *peer, connected berth.Connected) e
 	c.peers[p.info.ID] = member
 	for _, other := range connected.Peers {
 		member.told[other.ID] = other.ConnectionID // by its welcome
-		c.meet(other.ID, presence{other.ConnectionID, microseconds(other.ConnectedAt)})
+		if c.meet(other.ID, other.ConnectionID, microseconds(other.ConnectedAt)) == over {
+			member.part(other.ID, other.Role, other.ConnectionID, "lost") // since the database answered
+		}
 	}
 	c.mu.Unlock()
 	p.media = member
@@ -132,10 +128,11 @@ func (c *call) take(m berth.CallMessage) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.news(m) {
-		if m.Type == berth.CallConnected {
-			c.hub.beside(c.lost) // it looks old, but the database's clock may have been set back: the rows know
-		}
+	if m.Type == berth.CallDisconnected {
+		c.part(m)
+		return
+	}
+	if m.Connection != "" && !c.admit(m) {
 		return
 	}
 	for id, member := range c.peers {
@@ -147,36 +144,31 @@ func (c *call) take(m berth.CallMessage) {
 	}
 }
 
-// news follows who is connected, and reports whether a message is to be told. What comes from a connection after another took
-// its place is not: a worker that was paused goes on with what its sockets hold before it hears of that. Nor is that a
-// connection is gone when it was said before: losses are told by whoever noticed and, to be certain, once more by the reaper.
-// It is called with mu held.
-func (c *call) news(m berth.CallMessage) bool {
-	if m.Type != berth.CallDisconnected {
-		return m.Connection == "" || c.meet(m.PeerID, presence{m.Connection, m.At})
+// part notes that a connection is over. Losses are told by whoever noticed and, to be certain, once more by the reaper. It is
+// called with mu held.
+func (c *call) part(m berth.CallMessage) {
+	c.finish(c.of(m.PeerID), m.Connection)
+	for id, member := range c.peers {
+		if id != m.PeerID {
+			member.part(m.PeerID, m.Role, m.Connection, m.Reason)
+		}
 	}
-	if m.Connection == "" {
-		return true
-	}
-	known := c.remote[m.PeerID].connection
-	if c.gone[m.PeerID] == m.Connection || known != "" && known != m.Connection {
-		return false
-	}
-	c.gone[m.PeerID] = m.Connection
-	return true
 }
 
-// meet notes a peer's connection, and reports whether it is the newest that is known. It is called with mu held.
-func (c *call) meet(peer string, p presence) bool {
-	known := c.remote[peer]
-	if known.connection == p.connection {
+// admit reports whether what a connection says is to be heard. A worker that was paused goes on with what its sockets hold
+// before it hears that another connection took the place of one. It is called with mu held.
+func (c *call) admit(m berth.CallMessage) bool {
+	switch c.meet(m.PeerID, m.Connection, m.At) {
+	case newest:
 		return true
+	case older:
+		if m.Type == berth.CallConnected { // it may only look so, since the database's clock was set back: the rows know
+			c.of(m.PeerID).doubted = m.Connection
+			c.hub.beside(c.lost)
+		}
+	case over:
 	}
-	if known.at > p.at {
-		return false
-	}
-	c.remote[peer] = p
-	return true
+	return false
 }
 
 // microseconds is a time of the database, zero if it is not known.

@@ -3,6 +3,7 @@ package signaling
 import (
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 // newCallServers are two workers that share a database and topics in which every session is a call.
 func newCallServers(t *testing.T) (w1, w2 *rig) {
 	t.Helper()
-	config := Config{SettleInterval: 5 * time.Millisecond, Inbox: "w/1"}
+	config := Config{SettleInterval: 5 * time.Millisecond, Inbox: berth.InboxTopic("1")}
 	w1 = newRig(t, config)
 	w1.directory.kind = berth.KindCall
-	config.Inbox = "w/2"
+	config.Inbox = berth.InboxTopic("2")
 	w2 = (&rig{t: t, directory: w1.directory, topics: w1.topics}).hubbed(config)
 	return w1.serve(), w2.serve()
 }
@@ -227,6 +228,87 @@ func TestConnectionThatOnlyLooksOldIsLookedUp(t *testing.T) {
 	}
 }
 
+// A worker that wakes announces what it still holds, and words of a loss may come before those of what was lost.
+func TestConnectionThatWasLostIsHeardNoMore(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	call := w1.hub.callOf(1)
+	call.mu.Lock()
+	paused := call.peers["a"]
+	call.mu.Unlock()
+	w1.tell(berth.InboxTopic("2"), berth.InboxMessage{Lost: []berth.LostPeer{lostPeer(1, paused.peer.info.ConnectionID)}})
+	b.expect("peer-disconnected")
+	late := paused.message(berth.CallConnected)
+	w1.tell(berth.CallTopic(1), late)
+	late.Connection, late.At = "another", late.At+1
+	w1.tell(berth.InboxTopic("2"), berth.InboxMessage{Lost: []berth.LostPeer{lostPeer(1, late.Connection)}})
+	w1.tell(berth.CallTopic(1), late)
+	back, _ := w1.join(1, "a")
+	back.send(`{"type":"offer","sdp":"new"}`)
+	for _, kind := range []string{"peer-connected", "rejoin-offer"} {
+		if f, err := b.next(); err != nil || f.text("type") != kind {
+			t.Fatalf("got %v, %v, want %s", f, err, kind)
+		}
+	}
+}
+
+// What the database answers may be older than what was heard while it did.
+func TestRecoveryUndoesNothingThatWasHeardMeanwhile(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	_ = a.ws.CloseNow()
+	b.expect("peer-disconnected")
+	var back *client
+	var once sync.Once
+	w1.directory.set(func(d *fakeDirectory) {
+		d.looked = func() {
+			once.Do(func() {
+				back, _ = w1.join(1, "a")
+				b.expect("peer-connected")
+			})
+		}
+	})
+	w2.hub.callOf(1).lost()
+	eventually(t, "the call recovered", func() bool {
+		c := w2.hub.callOf(1)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.recovering
+	})
+	_ = back.ws.CloseNow()
+	if f, err := b.next(); err != nil || f.text("type") != "peer-disconnected" {
+		t.Fatalf("got %v, %v", f, err)
+	}
+}
+
+func TestOfferThatIsRepeatedIsStillThatOfAReturn(t *testing.T) {
+	t.Parallel()
+	w1, w2 := newCallServers(t)
+	a, _ := w1.join(1, "a")
+	b, _ := w2.join(1, "b")
+	a.expect("peer-connected")
+	_ = a.ws.CloseNow()
+	b.expect("peer-disconnected")
+	back, _ := w1.join(1, "a")
+	b.expect("peer-connected")
+	w1.topics.fail(errors.New("away"))
+	back.send(`{"type":"offer","sdp":"new"}`)
+	if f := back.expect("error"); f.text("code") != MediaFailed {
+		t.Fatalf("got %v", f)
+	}
+	w1.topics.fail(nil)
+	back.send(`{"type":"offer","sdp":"new"}`)
+	if f := b.expect("rejoin-offer"); f.text("sdp") != "new" {
+		t.Errorf("got %v", f)
+	}
+}
+
 func TestWorkerIsToldOfManyLostPeersAtOnce(t *testing.T) {
 	t.Parallel()
 	w1, w2 := newCallServers(t)
@@ -241,8 +323,8 @@ func TestWorkerIsToldOfManyLostPeersAtOnce(t *testing.T) {
 		w1.directory.mu.Unlock()
 		survivors = append(survivors, b)
 	}
-	w1.tell("w/2", lost)
-	w1.tell("w/2", lost) // again
+	w1.tell(berth.InboxTopic("2"), lost)
+	w1.tell(berth.InboxTopic("2"), lost) // again
 	for i, b := range survivors {
 		if f := b.expect("peer-disconnected"); f.text("reason") != "worker_lost" || f.text("peer_id") != "a" {
 			t.Errorf("got %v", f)

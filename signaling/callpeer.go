@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 
@@ -18,6 +19,7 @@ type callPeer struct {
 	returned bool              // it was connected to the call before
 	at       int64             // when it connected, by the database's clock
 	told     map[string]string // the connections of others that the client knows of; guarded by call.mu
+	turn     sync.Mutex        // held while an offer, or what repeats one, is published: the newest comes last
 
 	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
 	// guards them.
@@ -62,11 +64,16 @@ func (p *callPeer) Offer(ctx context.Context, sdp string, _ func(string)) error 
 	}
 	m := p.message(berth.CallOffer)
 	m.Again, m.SDP = p.again, sdp
-	p.again = false
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	p.call.mu.Lock()
 	p.offer, p.kept = &m, nil
 	p.call.mu.Unlock()
-	return p.say(ctx, m)
+	if err := p.say(ctx, m); err != nil {
+		return err // the client offers once more, and still as one that came back
+	}
+	p.again = false
+	return nil
 }
 
 // Answer implements MediaPeer.
@@ -120,6 +127,9 @@ func (p *callPeer) Close() {
 
 // hear queues the frame for a message of the other peer. It is called with call.mu held.
 func (p *callPeer) hear(m berth.CallMessage) {
+	if m.Connection != "" {
+		p.meet(m.PeerID, m.Role, m.Connection) // whoever speaks is there
+	}
 	switch m.Type {
 	case berth.CallOffer:
 		frame := offerFrame{Type: typeOffer, SDP: m.SDP}
@@ -133,11 +143,7 @@ func (p *callPeer) hear(m berth.CallMessage) {
 	case berth.CallCandidate:
 		p.hearCandidate(m)
 	case berth.CallConnected:
-		p.meet(m.PeerID, m.Role, m.Connection)
 		p.greet(m.Saw)
-	case berth.CallDisconnected:
-		delete(p.told, m.PeerID)
-		p.send(peerFrame{Type: typePeerDisconnected, PeerID: m.PeerID, Role: m.Role, Reason: m.Reason})
 	}
 }
 
@@ -161,9 +167,24 @@ func (p *callPeer) meet(id, role, connection string) {
 	}
 }
 
-// greet answers a peer that came: that this one is here, if the other did not see it, and the offer that is open. It is the
-// hub's task, since deliveries do not block. It is called with call.mu held.
+// part tells the client that a connection of another is over, if that is the one that it knows of; empty: any. It is called
+// with call.mu held.
+func (p *callPeer) part(id, role, connection, reason string) {
+	known, knows := p.told[id]
+	if !knows || connection != "" && connection != known {
+		return
+	}
+	delete(p.told, id)
+	p.send(peerFrame{Type: typePeerDisconnected, PeerID: id, Role: role, Reason: reason})
+}
+
+// greet answers a peer that came: that this one is here, if the other did not see it, and the offer that is open. One that is
+// about to be closed is silent: it may have been replaced. It is the hub's task, since deliveries do not block. It is called
+// with call.mu held.
 func (p *callPeer) greet(saw []string) {
+	if _, closed := p.peer.sender.closed(); closed {
+		return
+	}
 	if seen := slices.Contains(saw, p.peer.info.ConnectionID); !seen || p.offer != nil {
 		p.call.later(p, !seen, p.offer)
 	}
@@ -172,6 +193,8 @@ func (p *callPeer) greet(saw []string) {
 // sayAgain publishes that p is here, or what it offers, or both. An offer that is open no longer, since a newer one or an
 // answer came meanwhile, is left out.
 func (p *callPeer) sayAgain(ctx context.Context, announce bool, offer *berth.CallMessage) error {
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	if announce {

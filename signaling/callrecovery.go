@@ -3,9 +3,11 @@ package signaling
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
@@ -56,19 +58,20 @@ func (c *call) fallBehind(ctx context.Context) {
 // come back because of a restart.
 func (c *call) recover(ctx context.Context) {
 	for {
-		c.mu.Lock()
-		if !c.behind {
-			c.recovering = false
-			c.mu.Unlock()
-			return
-		}
-		c.behind = false
-		members := slices.Collect(maps.Values(c.peers))
-		c.mu.Unlock()
-		if !c.recoverAll(ctx, members) && !c.pause(ctx) {
+		members, behind := c.catchUp()
+		if !behind || !c.recoverAll(ctx, members) && !c.pause(ctx) {
 			return
 		}
 	}
+}
+
+// catchUp returns who is to recover if the call is behind. If it is not, its recovery is over.
+func (c *call) catchUp() (members []*callPeer, behind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	behind, c.behind = c.behind, false
+	c.recovering = behind
+	return slices.Collect(maps.Values(c.peers)), behind
 }
 
 // recoverAll reports whether every member recovered.
@@ -76,7 +79,7 @@ func (c *call) recoverAll(ctx context.Context, members []*callPeer) bool {
 	all := true
 	for _, member := range members {
 		if err := member.recover(ctx); err != nil {
-			c.hub.deps.Logger.WarnContext(ctx, "call not recovered", "session_key", int64(c.held.Key), "err", err)
+			c.hub.unrecovered.note(ctx, c.hub.deps.Logger, c.held.Key, err)
 			all = false
 		}
 	}
@@ -104,6 +107,9 @@ func (p *callPeer) recover(ctx context.Context) error {
 	hub := p.call.hub
 	asking, cancel := context.WithTimeout(ctx, hub.config.ConnectTimeout)
 	defer cancel()
+	p.call.mu.Lock()
+	changes := p.call.changes
+	p.call.mu.Unlock()
 	others, err := hub.deps.Directory.OtherPeers(asking, p.call.held, p.peer.info)
 	if errors.Is(err, berth.ErrStale) || berth.RefusalCode(err) == berth.CodeSessionEnded {
 		refused := connectRefusal(err)
@@ -114,27 +120,64 @@ func (p *callPeer) recover(ctx context.Context) error {
 		return err
 	}
 	p.call.mu.Lock()
-	p.call.compare(p, others)
+	if p.call.changes == changes {
+		p.call.compare(p, others)
+	} else {
+		p.call.behind = true // what was heard meanwhile may be newer than this answer
+	}
 	open := p.offer
 	p.call.mu.Unlock()
 	return p.sayAgain(ctx, true, open)
 }
 
-// compare tells p who came and who went, as the database has it. It is called with mu held.
+// compare tells p who came and who went, as the database has it, except that nobody comes back from the dead: word of a loss may
+// be ahead of the rows. It is called with mu held.
 func (c *call) compare(p *callPeer, others []berth.Peer) {
 	here := map[string]bool{p.peer.info.ID: true}
 	for _, other := range others {
+		s := c.of(other.ID)
+		if slices.Contains(s.over, other.ConnectionID) {
+			continue
+		}
 		here[other.ID] = true
-		c.remote[other.ID] = presence{other.ConnectionID, microseconds(other.ConnectedAt)}
+		if s.connection != other.ConnectionID {
+			c.replace(s, other.ConnectionID, microseconds(other.ConnectedAt))
+		}
 		p.meet(other.ID, other.Role, other.ConnectionID)
 	}
-	for id, known := range c.remote {
-		if !here[id] && c.gone[id] != known.connection {
-			c.gone[id] = known.connection
-			delete(p.told, id)
-			p.send(peerFrame{Type: typePeerDisconnected, PeerID: id, Role: otherRole(p.peer.info.Role), Reason: "lost"})
+	for id, s := range c.known {
+		if s.doubted != s.connection {
+			c.finish(s, s.doubted)
+		}
+		s.doubted = ""
+		if !here[id] {
+			c.finish(s, s.connection)
+			p.part(id, otherRole(p.peer.info.Role), "", "lost")
 		}
 	}
+}
+
+// complaint is of what all calls of a worker have in common, and would be said by each of them again and again. It is safe for
+// concurrent use.
+type complaint struct {
+	mu   sync.Mutex // guards the rest
+	last time.Time
+	more int // since then
+}
+
+// complainEvery is how often the log says that calls wait for the database.
+const complainEvery = 10 * time.Second
+
+// note logs an attempt that failed, with the number of those before it that were not logged.
+func (c *complaint) note(ctx context.Context, log *slog.Logger, key berth.SessionKey, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.last) >= complainEvery {
+		log.WarnContext(ctx, "call not recovered, it tries again", "session_key", int64(key), "err", err, "unsaid", c.more)
+		c.last, c.more = now, 0
+		return
+	}
+	c.more++
 }
 
 // otherRole is the role of a call's other peer.

@@ -52,6 +52,7 @@ type fakeDirectory struct {
 	hang      bool                 // ConnectPeer waits for its context
 	during    func()               // called by ConnectPeer once the database has decided; may be nil
 	delay     func() time.Duration // of ConnectPeer's answer; may be nil
+	looked    func()               // called by OtherPeers between its reading and its answer; may be nil
 	ends      int                  // calls of EndSessions
 	gone      int                  // calls of DisconnectPeer
 	goneDelay time.Duration        // before each of them takes effect
@@ -141,6 +142,7 @@ func (d *fakeDirectory) ConnectPeer(ctx context.Context, held berth.Held, peer b
 	}, nil
 }
 
+// OtherPeers answers after looked, with what was true before it.
 func (d *fakeDirectory) OtherPeers(_ context.Context, held berth.Held, peer berth.Peer) ([]berth.Peer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +152,13 @@ func (d *fakeDirectory) OtherPeers(_ context.Context, held berth.Held, peer bert
 	if d.connected[peerKey(held.Key, peer.ID)] != peer.ConnectionID {
 		return nil, berth.ErrStale
 	}
-	return d.others(held.Key, peer.ID), nil
+	others := d.others(held.Key, peer.ID)
+	if d.looked != nil {
+		d.mu.Unlock()
+		d.looked()
+		d.mu.Lock()
+	}
+	return others, nil
 }
 
 // others are the connected peers of a session but one. It is called with mu held.

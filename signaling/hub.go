@@ -125,6 +125,8 @@ type Hub struct {
 	tasks   sync.WaitGroup // connections and the settler
 	crew    crew           // writes for connections, and handles what they send
 
+	unrecovered complaint // of calls
+
 	mu        sync.Mutex
 	admission Admission
 	stopped   bool
@@ -223,4 +225,5 @@ func (h *Hub) Close(ctx context.Context, retry time.Duration) {
 	defer stop()
 	h.tasks.Wait()
 	h.crew.end() // only connections give it tasks
+	h.inbox.end()
 }

@@ -66,6 +66,13 @@ func (i *inbox) release() {
 	}
 }
 
+// end stops listening, whoever still holds it. Nothing else of the inbox may run.
+func (i *inbox) end() {
+	if i.sub != nil {
+		i.sub.Unsubscribe()
+	}
+}
+
 // open makes p reachable, and must come before the database is told that p's user is here: a message that is sent right
 // after has to arrive. Every call without an error is followed by one of shut.
 func (i *inbox) open(ctx context.Context, p *peer) error {
@@ -122,6 +129,9 @@ func (i *inbox) deliver(m backplane.Message) {
 	if err := json.Unmarshal(m.Data, &message); err != nil {
 		i.hub.deps.Logger.Warn("inbox message not understood", "err", err)
 		return
+	}
+	if message.Direct == nil && message.Lost == nil {
+		i.hub.deps.Logger.Warn("inbox message says nothing that this version knows")
 	}
 	if message.Direct != nil {
 		i.direct(*message.Direct)

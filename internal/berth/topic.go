@@ -77,8 +77,8 @@ func covers(patterns []string, topic string) bool {
 func TenantTopic(tenantID, topic string) string { return "t/" + tenantID + "/" + topic }
 
 // InboxTopic is the backplane's name of what is for a worker: for the users that are connected to it, and of calls whose peers
-// are.
-func InboxTopic(workerID string) string { return "w/" + workerID }
+// are. It ends with the version of [InboxMessage]: a worker of another one does not hear it, and whoever publishes learns that.
+func InboxTopic(workerID string) string { return "w/" + workerID + "/2" }
 
 // TopicSender names who may have much to say in topics of the backplane: a tenant in its topics, or all tenants in inboxes. Empty:
 // it is a call or something else of Berth's own.

@@ -359,6 +359,36 @@ func TestCallOfALatePeerMovesThatPeerAlone(t *testing.T) {
 	}
 }
 
+// A client may ask twice, and be connected elsewhere when the second of its requests goes on.
+func TestPeerThatCameElsewhereIsNotMovedByAnEarlierVerdict(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, _ := c.both()
+	c.exec("update berth.worker_leases set expires_at = clock_timestamp() - interval '1 s' where worker_id = $1", a.Session.WorkerID)
+	moved, err := c.store.Rejoin(t.Context(), berth.Rejoin{Key: a.Session.Key, PeerID: "a", Generation: a.Session.Generation, Lost: true})
+	c.ok(err)
+	c.up(moved.Placement, "a2")
+	c.exec("select berth.move_peer($1, 'a', 60)", int64(a.Session.Key))
+	c.expect(a.Session.Key, berth.SessionActive, "")
+}
+
+func TestWindowToRejoinDoesNotBeginAnewWithoutALoss(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	a, _ := c.both()
+	c.exec("update berth.worker_leases set expires_at = clock_timestamp() - interval '1 s'")
+	rejoin := berth.Rejoin{Key: a.Session.Key, PeerID: "a", Generation: a.Session.Generation, Lost: true}
+	_, _ = c.store.Rejoin(t.Context(), rejoin) // whether anybody takes the peer is not what this is about
+	c.exec("update berth.sessions set rejoin_by = rejoin_by - interval '30 s' where key = $1", int64(a.Session.Key))
+	window := c.session(a.Session.Key).RejoinBy
+	for range 3 {
+		_, _ = c.store.Rejoin(t.Context(), rejoin) // as above
+	}
+	if now := c.session(a.Session.Key).RejoinBy; window.IsZero() || !now.Equal(window) {
+		t.Errorf("the end of the window moved by %v", now.Sub(window))
+	}
+}
+
 func TestRenewalCountsTheCallsOfAWorker(t *testing.T) {
 	t.Parallel()
 	c := newCalls(t)

@@ -15,6 +15,8 @@ const (
 	turnoverWait = 500 * time.Millisecond
 	// idleHint is the wait suggested when no slot was freed within the last minute.
 	idleHint = 5 * time.Second
+	// seatHint is the wait suggested when no worker takes connections: one that is late is well again, or lost, within it.
+	seatHint = 3 * time.Second
 	// longestHint is the longest wait that is suggested.
 	longestHint = 300 * time.Second
 )
@@ -41,8 +43,10 @@ type imaginary struct {
 // refusal is at_capacity with the wait that is worth it for this start.
 func (t *turnover) refusal(ctx context.Context, start berth.Start) *berth.Refusal {
 	refusal := errAtCapacity()
-	if start.Kind == berth.KindCall { // which takes no slot
+	if start.Kind == berth.KindCall { // which takes no slot, and so no place in the line for one
 		refusal.Detail = "No worker that this call may use takes connections now."
+		refusal.RetryAfter = seatHint
+		return refusal
 	}
 	t.refresh(ctx)
 	t.mu.Lock()

@@ -133,12 +133,14 @@ begin
 end
 $$;
 
--- lose_peers takes peers' connections off their calls, and leaves the notice that tells the other peer, unless that was told:
--- those are whose connections were both there at p_told. The caller holds the calls' rows.
+-- lose_peers takes peers' connections off their calls, and leaves the notice that tells the other peer. Where both peers of a
+-- call had connected by p_told, that one was told already. The caller holds the calls' rows.
 create function berth.lose_peers(
     p_keys bigint[], p_peers text[], p_cause text, p_told timestamptz, p_rejoin_seconds float8)
 returns void
 language plpgsql as $$
+declare
+    v_keys bigint[];
 begin
     with lost as (
         update berth.peers p
@@ -148,19 +150,20 @@ begin
           from (select n.key, n.peer, exists (select from berth.peers o where o.session = n.key and o.connected_at > p_told) as untold
                   from unnest(p_keys, p_peers) n (key, peer)) u
          where p.session = u.key and p.peer_id = u.peer and p.connection_id is not null
-        returning p.session, p.peer_id, p.worker_id)
-    insert into berth.session_events (session, tenant_id, session_id, type, data)
-    select s.key, s.tenant_id, s.id, 'peer_disconnected',
-           jsonb_build_object('peer_id', l.peer_id, 'worker_id', l.worker_id, 'cause', p_cause)
-      from lost l join berth.sessions s on s.key = l.session;
-    perform berth.settle_calls(p_keys, p_rejoin_seconds, true);
+        returning p.session, p.peer_id, p.worker_id),
+    noted as (
+        insert into berth.session_events (session, tenant_id, session_id, type, data)
+        select s.key, s.tenant_id, s.id, 'peer_disconnected',
+               jsonb_build_object('peer_id', l.peer_id, 'worker_id', l.worker_id, 'cause', p_cause)
+          from lost l join berth.sessions s on s.key = l.session)
+    select array_agg(l.session) into v_keys from lost l;
+    perform berth.settle_calls(v_keys, p_rejoin_seconds, true);
 end
 $$;
 
 -- lose_call_peers is the loss of a worker as calls see it: up to p_limit connections of instances below p_below are gone, of
--- all calls or those of p_keys. That those are gone who connected until p_told is known where the other peer had too. It returns how many it took; rows
--- that somebody works on are left for the next call. Peers of a worker that drains lose their seats too: their rejoin finds
--- them others.
+-- all calls or those of p_keys; p_told is that of lose_peers. It returns how many it took; rows that somebody works on are left
+-- for the next call. Peers of a worker that drains lose their seats too: their rejoin finds them others.
 create function berth.lose_call_peers(
     p_worker text, p_below int, p_keys bigint[], p_cause text, p_told timestamptz, p_rejoin_seconds float8, p_limit int)
 returns int
@@ -193,13 +196,14 @@ end
 $$;
 
 -- call_rejoin_verdict is rejoin_verdict for one peer of a call: where its worker is well it stays, else it gets another.
--- move_peer: it is connected to a worker that is late or cut off, and lost it.
+-- move_peer: it is connected to a worker that is late or cut off, and lost it. One that is not connected there is not moved, but
+-- placed: nothing is lost.
 create function berth.call_rejoin_verdict(p_key bigint, p_peer text, p_lost boolean) returns text
 language plpgsql stable as $$
 begin
     return (select case
                when p.worker_id is null or w.state is distinct from 'ready' or w.instance <> p.instance then 'place'
-               when p.connection_id is null and w.cordoned_reason is not null then 'place'
+               when p.connection_id is null and (w.cordoned_reason is not null or l.expires_at < clock_timestamp()) then 'place'
                when p_lost and (l.expires_at < clock_timestamp() or w.cordoned_reason = 'database_cut') then 'move_peer'
                when not berth.presence_held(p.instance)
                  or exists (select from berth.gaps g where g.worker_id = p.worker_id and g.instance = p.instance
@@ -213,12 +217,13 @@ begin
 end
 $$;
 
--- move_peer takes a peer off its worker, which did not lose it as a whole.
+-- move_peer takes a peer off its worker, which did not lose it as a whole, unless it came elsewhere since the verdict: a client
+-- may ask twice.
 create function berth.move_peer(p_key bigint, p_peer text, p_rejoin_seconds float8) returns void
 language plpgsql as $$
 begin
     perform from berth.sessions where key = p_key and state <> 'ended' for no key update;
-    if found then
+    if found and berth.call_rejoin_verdict(p_key, p_peer, true) = 'move_peer' then
         perform berth.lose_peers(array[p_key], array[p_peer], 'worker_late', '-infinity', p_rejoin_seconds);
     end if;
 end
