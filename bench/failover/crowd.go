@@ -37,7 +37,7 @@ func (s *scene) strikeCrowd(ctx context.Context, victim *member) (c Case, err er
 		return c, err
 	}
 	defer func() { err = errors.Join(err, claims.aside.Close()) }()
-	takeBack, err := lab.GiveWay()
+	takeBack, err := lab.GiveWay(2 * len(s.calls))
 	if err != nil {
 		return c, err
 	}

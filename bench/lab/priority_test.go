@@ -3,7 +3,7 @@ package lab
 import "testing"
 
 func TestGivingWayIsTakenBack(t *testing.T) { //nolint:paralleltest // it is about the whole process
-	end, err := GiveWay()
+	end, err := GiveWay(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}

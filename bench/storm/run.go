@@ -131,7 +131,7 @@ func (s *storm) run(ctx context.Context, name string) (c Case, err error) {
 	if len(victims) == 0 {
 		return c, fmt.Errorf("no client is on %s", s.victim)
 	}
-	takeBack, err := lab.GiveWay()
+	takeBack, err := lab.GiveWay(len(s.crowd.listeners))
 	if err != nil {
 		return c, err
 	}

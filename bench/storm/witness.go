@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,11 +81,9 @@ type witness struct {
 	epoch     time.Time
 	began     time.Time // all are connected
 
-	publishers []*listener // one to each topic
-	all        []*listener // those, and hearers
-	topics     []int       // of all
-	pingers    []*pinger
-	asking     sync.WaitGroup // of pingers
+	all     []*listener // of each topic one after the other, see topic
+	pingers []*pinger
+	asking  sync.WaitGroup // of pingers
 
 	mu     sync.Mutex // guards the rest
 	failed int
@@ -114,38 +113,32 @@ func ServeWitness(ctx context.Context, in io.Reader, out io.Writer) error {
 	})
 }
 
-// arrive connects everybody.
+// arrive connects everybody, some at a time.
 func (w *witness) arrive(ctx context.Context) error {
-	for topic := range w.task.Topics {
-		for i := range 1 + hearers {
-			l, err := w.listen(ctx, topic, i)
+	w.all, w.pingers = make([]*listener, w.task.Topics*(1+hearers)), make([]*pinger, pingers)
+	group, coming := errgroup.WithContext(ctx)
+	group.SetLimit(dialers)
+	for i := range w.all {
+		group.Go(func() (err error) {
+			w.all[i], err = w.listen(coming, i)
+			return err
+		})
+	}
+	for i := range w.pingers {
+		group.Go(func() error {
+			p, err := w.seat(coming, fmt.Sprintf("pinger-%d", i))
 			if err != nil {
 				return err
 			}
-			if i == 0 {
-				w.publishers = append(w.publishers, l)
-			}
-			w.all, w.topics = append(w.all, l), append(w.topics, topic)
-		}
-	}
-	for i := range pingers {
-		p, err := w.seat(ctx, fmt.Sprintf("pinger-%d", i))
-		if err != nil {
+			w.pingers[i], err = ping(ctx, p, &w.asking)
 			return err
-		}
-		one, err := ping(ctx, p, &w.asking)
-		if err != nil {
-			return fmt.Errorf("connect pinger: %w", err)
-		}
-		w.pingers = append(w.pingers, one)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	if !eventually(ctx, settle, func() bool {
-		for _, l := range w.all {
-			if !l.settled() {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(w.all, func(l *listener) bool { return !l.settled() })
 	}) {
 		return errors.New("not all of the witness listen to their topic")
 	}
@@ -153,12 +146,15 @@ func (w *witness) arrive(ctx context.Context) error {
 	return nil
 }
 
-func (w *witness) listen(ctx context.Context, i, n int) (*listener, error) {
-	p, err := w.seat(ctx, fmt.Sprintf("hearer-%d-%d", i, n))
+// topic is that of a listener. The first of each topic publishes to it.
+func (w *witness) topic(i int) string { return topic(w.task.Name, i/(1+hearers)) }
+
+func (w *witness) listen(ctx context.Context, i int) (*listener, error) {
+	p, err := w.seat(ctx, fmt.Sprintf("hearer-%d", i))
 	if err != nil {
 		return nil, err
 	}
-	return listen(ctx, w.transport, w.epoch, p, topic(w.task.Name, i), manner{})
+	return listen(ctx, w.transport, w.epoch, p, w.topic(i), manner{})
 }
 
 // seat places a client where nothing happens to it. Seats that nobody takes are forgotten by the database.
@@ -175,15 +171,15 @@ func (w *witness) seat(ctx context.Context, call string) (*sdk.Placement, error)
 	return nil, fmt.Errorf("of %d placements none was on a worker that is not about to be left", placings)
 }
 
-// publish has each publisher publish steadily until the context ends. They take turns over the period: together they would be
+// publish has the first client of each topic publish steadily until the context ends. They take turns over the period: together they would be
 // a storm of their own.
 func (w *witness) publish(ctx context.Context) {
 	var publishing sync.WaitGroup
-	for i, l := range w.publishers {
-		first := w.task.Every * time.Duration(i) / time.Duration(w.task.Topics)
+	for i := 0; i < len(w.all); i += 1 + hearers {
+		first := w.task.Every * time.Duration(i) / time.Duration(len(w.all))
 		publishing.Go(func() {
 			if rest(ctx, first) == nil {
-				w.speak(ctx, l, topic(w.task.Name, i))
+				w.speak(ctx, w.all[i], w.topic(i))
 			}
 		})
 	}
@@ -234,7 +230,7 @@ func (w *witness) published(topic string, offset int64) {
 
 // report waits until everybody heard everything. Nobody publishes any more.
 func (w *witness) report(ctx context.Context) witnessed {
-	catchUp(ctx, w.all, func(i int) int64 { return w.newest[topic(w.task.Name, w.topics[i])] })
+	catchUp(ctx, w.all, func(i int) int64 { return w.newest[w.topic(i)] })
 	r := witnessed{Newest: w.newest, Failed: w.failed}
 	for _, l := range w.all {
 		r.Count.add(l)
@@ -255,7 +251,9 @@ func (w *witness) report(ctx context.Context) witnessed {
 func (w *witness) close() {
 	hangUp(w.all)
 	for _, p := range w.pingers {
-		p.conn.Close()
+		if p != nil {
+			p.conn.Close()
+		}
 	}
 	w.asking.Wait()
 	w.transport.CloseIdleConnections()

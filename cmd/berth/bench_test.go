@@ -13,7 +13,7 @@ import (
 // tiny makes a measurement that says nothing about speed, and does all that a long one does.
 func tiny(more ...string) []string {
 	return append([]string{
-		"bench", "claims", "--rounds", "1", "--warmup", "200ms", "--window", "1s",
+		"bench", "claims", "--rounds", "1", "--warmup", "200ms", "--window", "2s",
 		"--workers", "20", "--slots", "2000", "--connections", "4", "--json",
 	}, more...)
 }
