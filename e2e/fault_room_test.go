@@ -82,9 +82,10 @@ func (p *rtcPeer) returns(generation int64) error {
 		if err := p.conn.Err(); err != nil {
 			return finalError{err}
 		}
-		if s := p.conn.Stats(); s.State != sdk.StateConnected || s.Generation <= generation {
+		// Not by Stats: Pion reads a track's while it begins, without a lock.
+		if now := p.conn.Placement().Generation; now <= generation {
 			audio, video = p.audio.Load(), p.video.Load()
-			return fmt.Errorf("%s at generation %d, not beyond %d", s.State, s.Generation, generation)
+			return fmt.Errorf("at generation %d, not beyond %d", now, generation)
 		}
 		if p.audio.Load() < audio+someFrames || p.video.Load() < video+someFrames {
 			return fmt.Errorf("connected, and too few packets")
