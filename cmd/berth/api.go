@@ -31,6 +31,8 @@ const (
 	// jobsPool is the connections that background jobs have to themselves, so that neither they nor requests can
 	// starve the other.
 	jobsPool = 8
+	// rehearseAfter lets a process start, and its database with it, before connections rehearse.
+	rehearseAfter = 3 * time.Second
 	// stopSlack is what an orderly stop takes beside BERTH_SHUTDOWN_TIMEOUT: api.Config.ShutdownDelay before it, and
 	// jobs that end after it.
 	stopSlack = 10 * time.Second
@@ -75,7 +77,9 @@ type apiProcess struct {
 func startAPI(ctx context.Context, settings config.API, demo *api.Demo, logger *slog.Logger) (*apiProcess, error) {
 	p := &apiProcess{timeout: settings.HTTP.ShutdownTimeout + stopSlack}
 	var err error
-	if p.store, err = postgres.Open(ctx, storeConfig(settings, "berth api", settings.Pool.Size)); err != nil {
+	config := storeConfig(settings, "berth api", settings.Pool.Size)
+	config.RehearseAfter = rehearseAfter
+	if p.store, err = postgres.Open(ctx, config); err != nil {
 		return nil, err
 	}
 	if p.jobs, err = postgres.Open(ctx, storeConfig(settings, "berth jobs", jobsPool)); err != nil {

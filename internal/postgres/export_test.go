@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/berthdev/berth/internal/berth"
 )
@@ -44,3 +45,24 @@ func (s *Store) ClaimSessions(ctx context.Context, starts []berth.Start) ([]Clai
 
 // Attending says whether starts of a store may wait for capacity.
 func Attending(s *Store) bool { return s.queue.owner() != nil }
+
+// RehearseNow has one connection rehearse, and says whether it could without being in somebody's way.
+func RehearseNow(ctx context.Context, s *Store) (could bool, err error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Release()
+	err = s.rehearse(ctx, conn.Conn())
+	if errors.Is(err, errNotNow) {
+		return false, nil
+	}
+	return true, err
+}
+
+// Unrehearsed is how many connections of the pool are yet to rehearse.
+func Unrehearsed(s *Store) int {
+	s.rehearsal.mu.Lock()
+	defer s.rehearsal.mu.Unlock()
+	return len(s.rehearsal.new)
+}

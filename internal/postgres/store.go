@@ -30,6 +30,9 @@ type Config struct {
 	Name string
 	// PoolSize is the most connections to URL. Zero: 10. The reaper's lock takes one more while it is held.
 	PoolSize int
+	// RehearseAfter has half of the pool stay connected, and each connection run once what starts and rejoins run, one after
+	// another, before somebody waits for it. They begin so long after Open. Zero: never.
+	RehearseAfter time.Duration
 	// DefaultRegion is where a start goes that names no region and whose tenant has none. Empty: anywhere.
 	DefaultRegion string
 	// ConnectWindow is how long a placement waits for its first socket. Zero: berth.ConnectWindow.
@@ -80,6 +83,7 @@ type Store struct {
 
 	queue      *queue
 	turnover   *turnover
+	rehearsal  *rehearsal // nil: new connections plan what they run when they run it
 	inFlight   *inFlight
 	replacedTo atomic.Int64              // key behind which ReplaceLost goes on
 	unsure     sync.Map                  // *pgconn.PgConn whose last commit may not have reached the standby
@@ -114,20 +118,30 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	store.queue = &queue{store: store, waiting: map[int64]chan waiterRow{}}
 	store.turnover = &turnover{store: store, lines: map[string]imaginary{}}
 	settings.ConnConfig.OnNotice = store.notice
+	locks := settings.Copy()
+	locks.MaxConns, locks.MinConns, locks.MinIdleConns = 1, 0, 0
+	if config.RehearseAfter > 0 && config.DirectURL == config.URL { // connections of a pooler are others' as well
+		store.rehearsal = &rehearsal{store: store}
+		store.rehearsal.prepare(settings)
+	}
 	if store.pool, err = pgxpool.NewWithConfig(ctx, settings); err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)
 	}
-	settings = settings.Copy()
-	settings.MaxConns, settings.MinConns, settings.MinIdleConns = 1, 0, 0
-	if store.locks, err = pgxpool.NewWithConfig(ctx, settings); err != nil {
+	if store.locks, err = pgxpool.NewWithConfig(ctx, locks); err != nil {
 		store.pool.Close()
 		return nil, fmt.Errorf("open pool of the reaper's lock: %w", err)
+	}
+	if store.rehearsal != nil {
+		store.rehearsal.start(config.RehearseAfter)
 	}
 	return store, nil
 }
 
 // Close waits for running calls and closes every connection.
 func (s *Store) Close() {
+	if s.rehearsal != nil {
+		s.rehearsal.close()
+	}
 	s.queue.close()
 	s.claims.close()
 	s.connects.close()
