@@ -23,8 +23,8 @@ type call struct {
 	topic *backplane.Subscription
 
 	// What the call does beside its peers, until end.
-	lost  func()                                                     // has it recover
-	later func(p *callPeer, announce bool, offer *berth.CallMessage) // has p say again what a peer that came did not hear
+	lost  func()            // has it recover
+	later func(p *callPeer) // has p say again what it owes
 	end   context.CancelFunc
 
 	mu         sync.Mutex // guards the rest, and what is kept of each peer; senders may be called under it
@@ -58,9 +58,9 @@ func (h *Hub) openCall(ctx context.Context, held berth.Held) (*call, error) {
 		return nil, fmt.Errorf("subscribe to the call: %w", err)
 	}
 	c.topic = topic
-	c.later = func(p *callPeer, announce bool, offer *berth.CallMessage) {
+	c.later = func(p *callPeer) {
 		h.beside(func() {
-			if p.sayAgain(living, announce, offer) != nil {
+			if p.repay(living) != nil {
 				c.lost()
 			}
 		})
@@ -76,7 +76,9 @@ func (c *call) AddPeer(context.Context, berth.Peer, PeerEvents) (MediaPeer, erro
 // enlist makes p hear the call, and tells the other peer that it came.
 func (c *call) enlist(ctx context.Context, p *peer, connected berth.Connected) error {
 	again, at := connected.Again, connected.At.UnixMicro()
-	member := &callPeer{call: c, peer: p, again: again, returned: again, at: at, told: map[string]string{}}
+	member := &callPeer{
+		call: c, peer: p, again: again, returned: again, at: at, told: map[string]string{}, turn: make(chan struct{}, 1),
+	}
 	c.mu.Lock()
 	c.peers[p.info.ID] = member
 	for _, other := range connected.Peers {
@@ -164,9 +166,23 @@ func (c *call) admit(m berth.CallMessage) bool {
 	case older:
 		if m.Type == berth.CallConnected { // it may only look so, since the database's clock was set back: the rows know
 			c.of(m.PeerID).doubted = m.Connection
+			c.changes++ // what the database answered before is not about it
 			c.hub.beside(c.lost)
 		}
 	case over:
+		if m.Type == berth.CallConnected && c.believed(m.PeerID) { // in one that it replaced, and of whose end nobody was told
+			c.hub.beside(c.lost)
+		}
+	}
+	return false
+}
+
+// believed reports whether a client here was told that a peer is there, and not that it went. It is called with mu held.
+func (c *call) believed(peer string) bool {
+	for _, member := range c.peers {
+		if _, told := member.told[peer]; told {
+			return true
+		}
 	}
 	return false
 }

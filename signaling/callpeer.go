@@ -2,9 +2,9 @@ package signaling
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/go-json-experiment/json"
 
@@ -19,12 +19,20 @@ type callPeer struct {
 	returned bool              // it was connected to the call before
 	at       int64             // when it connected, by the database's clock
 	told     map[string]string // the connections of others that the client knows of; guarded by call.mu
-	turn     sync.Mutex        // held while an offer, or what repeats one, is published: the newest comes last
+	turn     chan struct{}     // holds an element while an offer, or what repeats one, is published: the newest comes last
+	owed     repeat            // guarded by call.mu
 
 	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
 	// guards them.
 	offer *berth.CallMessage
 	kept  []berth.CallMessage
+}
+
+// repeat is what a peer is to say again, for one that came and did not hear it.
+type repeat struct {
+	due      bool               // somebody is about to
+	announce bool               // that the peer is here
+	offer    *berth.CallMessage // with its candidates, unless a newer one or an answer came meanwhile
 }
 
 const (
@@ -64,8 +72,10 @@ func (p *callPeer) Offer(ctx context.Context, sdp string, _ func(string)) error 
 	}
 	m := p.message(berth.CallOffer)
 	m.Again, m.SDP = p.again, sdp
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	if err := p.takeTurn(ctx); err != nil {
+		return p.unsaid(ctx, err)
+	}
+	defer p.endTurn()
 	p.call.mu.Lock()
 	p.offer, p.kept = &m, nil
 	p.call.mu.Unlock()
@@ -75,6 +85,17 @@ func (p *callPeer) Offer(ctx context.Context, sdp string, _ func(string)) error 
 	p.again = false
 	return nil
 }
+
+func (p *callPeer) takeTurn(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("publish in turn: %w", ctx.Err())
+	}
+}
+
+func (p *callPeer) endTurn() { <-p.turn }
 
 // Answer implements MediaPeer.
 func (p *callPeer) Answer(ctx context.Context, sdp string) error {
@@ -110,10 +131,14 @@ func (p *callPeer) Candidate(ctx context.Context, candidate *Candidate) error {
 // say publishes what the client sent. What is not certain to arrive is an error frame, so that the client repeats it.
 func (p *callPeer) say(ctx context.Context, m berth.CallMessage) error {
 	if err := p.call.publish(ctx, m); err != nil {
-		p.call.hub.deps.Logger.WarnContext(ctx, "call message not published", "session_key", int64(p.call.held.Key), "err", err)
-		return &MediaError{Code: MediaFailed, Message: "the message could not be passed on: send it again"}
+		return p.unsaid(ctx, err)
 	}
 	return nil
+}
+
+func (p *callPeer) unsaid(ctx context.Context, err error) error {
+	p.call.hub.deps.Logger.WarnContext(ctx, "call message not published", "session_key", int64(p.call.held.Key), "err", err)
+	return &MediaError{Code: MediaFailed, Message: "the message could not be passed on: send it again"}
 }
 
 // Close implements MediaPeer.
@@ -185,27 +210,54 @@ func (p *callPeer) greet(saw []string) {
 	if _, closed := p.peer.sender.closed(); closed {
 		return
 	}
-	if seen := slices.Contains(saw, p.peer.info.ConnectionID); !seen || p.offer != nil {
-		p.call.later(p, !seen, p.offer)
+	seen := slices.Contains(saw, p.peer.info.ConnectionID)
+	if seen && p.offer == nil {
+		return
+	}
+	due := p.owed.due
+	p.owed = repeat{due: true, announce: p.owed.announce || !seen, offer: p.offer}
+	if !due {
+		p.call.later(p)
 	}
 }
 
-// sayAgain publishes that p is here, or what it offers, or both. An offer that is open no longer, since a newer one or an
-// answer came meanwhile, is left out.
-func (p *callPeer) sayAgain(ctx context.Context, announce bool, offer *berth.CallMessage) error {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+// repay says what p owes, until it owes nothing.
+func (p *callPeer) repay(ctx context.Context) error {
+	for {
+		p.call.mu.Lock()
+		owed := p.owed
+		owed.due = owed.announce || owed.offer != nil
+		p.owed = repeat{due: owed.due}
+		p.call.mu.Unlock()
+		if !owed.due {
+			return nil
+		}
+		if err := p.sayAgain(ctx, owed); err != nil {
+			p.call.mu.Lock()
+			p.owed.due = false // its recovery says all of it
+			p.call.mu.Unlock()
+			return err
+		}
+	}
+}
+
+// sayAgain publishes what is to be said again, and is the peer's turn.
+func (p *callPeer) sayAgain(ctx context.Context, again repeat) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	if announce {
+	if err := p.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer p.endTurn()
+	if again.announce {
 		if err := p.announce(ctx); err != nil {
 			return err
 		}
 	}
 	p.call.mu.Lock()
 	var open []berth.CallMessage
-	if offer != nil && p.offer == offer {
-		open = append([]berth.CallMessage{*offer}, p.kept...)
+	if again.offer != nil && p.offer == again.offer {
+		open = append([]berth.CallMessage{*again.offer}, p.kept...)
 	}
 	p.call.mu.Unlock()
 	for _, m := range open {

@@ -3,11 +3,9 @@ package signaling
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/berthdev/berth/internal/berth"
@@ -69,9 +67,12 @@ func (c *call) recover(ctx context.Context) {
 func (c *call) catchUp() (members []*callPeer, behind bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	behind, c.behind = c.behind, false
-	c.recovering = behind
-	return slices.Collect(maps.Values(c.peers)), behind
+	c.recovering = c.behind
+	if !c.behind {
+		return nil, false
+	}
+	c.behind = false
+	return slices.Collect(maps.Values(c.peers)), true
 }
 
 // recoverAll reports whether every member recovered.
@@ -127,13 +128,17 @@ func (p *callPeer) recover(ctx context.Context) error {
 	}
 	open := p.offer
 	p.call.mu.Unlock()
-	return p.sayAgain(ctx, true, open)
+	return p.sayAgain(ctx, repeat{announce: true, offer: open})
 }
 
 // compare tells p who came and who went, as the database has it, except that nobody comes back from the dead: word of a loss may
-// be ahead of the rows. It is called with mu held.
+// be ahead of the rows. That it answered says that p's own connection is the one that it has. It is called with mu held.
 func (c *call) compare(p *callPeer, others []berth.Peer) {
-	here := map[string]bool{p.peer.info.ID: true}
+	own := p.peer.info
+	here := map[string]bool{own.ID: true}
+	if s := c.of(own.ID); s.connection != own.ConnectionID && !slices.Contains(s.over, own.ConnectionID) {
+		c.replace(s, own.ConnectionID, p.at)
+	}
 	for _, other := range others {
 		s := c.of(other.ID)
 		if slices.Contains(s.over, other.ConnectionID) {
@@ -152,32 +157,9 @@ func (c *call) compare(p *callPeer, others []berth.Peer) {
 		s.doubted = ""
 		if !here[id] {
 			c.finish(s, s.connection)
-			p.part(id, otherRole(p.peer.info.Role), "", "lost")
+			p.part(id, otherRole(own.Role), "", "lost")
 		}
 	}
-}
-
-// complaint is of what all calls of a worker have in common, and would be said by each of them again and again. It is safe for
-// concurrent use.
-type complaint struct {
-	mu   sync.Mutex // guards the rest
-	last time.Time
-	more int // since then
-}
-
-// complainEvery is how often the log says that calls wait for the database.
-const complainEvery = 10 * time.Second
-
-// note logs an attempt that failed, with the number of those before it that were not logged.
-func (c *complaint) note(ctx context.Context, log *slog.Logger, key berth.SessionKey, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.last) >= complainEvery {
-		log.WarnContext(ctx, "call not recovered, it tries again", "session_key", int64(key), "err", err, "unsaid", c.more)
-		c.last, c.more = now, 0
-		return
-	}
-	c.more++
 }
 
 // otherRole is the role of a call's other peer.

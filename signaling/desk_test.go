@@ -248,7 +248,7 @@ func TestOfferThatIsOpenNoLongerIsNotRepeated(t *testing.T) {
 	if f := b.expect("offer"); f.text("sdp") != "o2" {
 		t.Fatalf("got %v", f)
 	}
-	if err := member.sayAgain(t.Context(), false, stale); err != nil {
+	if err := member.sayAgain(t.Context(), repeat{offer: stale}); err != nil {
 		t.Fatal(err)
 	}
 	a.send(`{"type":"candidate","candidate":null}`)

@@ -62,7 +62,8 @@ func (t *tenure) renew(ctx context.Context) {
 }
 
 // nudgeRest is how many times as long as a renewal took nudges wait after it. What a renewal costs the database grows with
-// the sessions of the worker, and whoever ends sessions makes as many nudges: these renewals take a fifth of the time at most.
+// the sessions of the worker, and whoever ends sessions makes as many nudges: these renewals take a fifth of the time at most,
+// or come as often as those that nobody asked for.
 const nudgeRest = 4
 
 // rest has nudges wait after a round that began at a time, but not for longer than they would wait for the next one anyway.

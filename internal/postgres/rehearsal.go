@@ -47,9 +47,8 @@ func (r *rehearsal) prepare(settings *pgxpool.Config) {
 	settings.BeforeClose = r.did
 }
 
-func (r *rehearsal) start(after time.Duration) {
-	var ctx context.Context
-	ctx, r.stop = context.WithCancel(context.Background())
+func (r *rehearsal) start(ctx context.Context, after time.Duration) {
+	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.done = make(chan struct{})
 	go func() {
 		defer close(r.done)

@@ -132,7 +132,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, fmt.Errorf("open pool of the reaper's lock: %w", err)
 	}
 	if store.rehearsal != nil {
-		store.rehearsal.start(config.RehearseAfter)
+		store.rehearsal.start(ctx, config.RehearseAfter) // until Close
 	}
 	return store, nil
 }

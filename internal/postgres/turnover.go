@@ -15,7 +15,8 @@ const (
 	turnoverWait = 500 * time.Millisecond
 	// idleHint is the wait suggested when no slot was freed within the last minute.
 	idleHint = 5 * time.Second
-	// seatHint is the wait suggested when no worker takes connections: one that is late is well again, or lost, within it.
+	// seatHint is the wait suggested when no worker takes the connections of a call, which take no slot that could be awaited.
+	// What is usual ends within it: a worker that starts, or is late once.
 	seatHint = 3 * time.Second
 	// longestHint is the longest wait that is suggested.
 	longestHint = 300 * time.Second
