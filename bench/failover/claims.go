@@ -34,6 +34,9 @@ type Claims struct {
 	P99    float64 `json:"p99_ms"`
 	Max    float64 `json:"max_ms"`
 	Before float64 `json:"before_p99_ms"` // of starts before the worker was lost
+
+	BeforeN int  `json:"before_n"`
+	GaveWay bool `json:"clients_gave_way"` // the clients of calls ran only when nobody else wanted the core
 }
 
 // claimsTask says who starts sessions, and where.
@@ -80,10 +83,11 @@ func (c *claims) mark() error {
 // stop ends the claims and waits for the last one.
 func (c *claims) stop(ctx context.Context) error {
 	c.to = time.Now()
-	return c.aside.Finish(ctx, &c.all)
+	return c.aside.Finish(&c.all)
 }
 
-// result is about the starts that were asked for from the fault on, and those before it.
+// result is about the starts that were asked for from the fault on, and those before it. Those that were not answered at the
+// end, one per claimant at most, are in neither.
 func (c *claims) result() *Claims {
 	var r Claims
 	var before, took []float64
@@ -101,7 +105,7 @@ func (c *claims) result() *Claims {
 	slices.Sort(before)
 	slices.Sort(took)
 	r.N, r.P50, r.P99, r.Max = len(took), load.Percentile(took, 50), load.Percentile(took, 99), load.Percentile(took, 100)
-	r.Before = load.Percentile(before, 99)
+	r.Before, r.BeforeN = load.Percentile(before, 99), len(before)
 	return &r
 }
 

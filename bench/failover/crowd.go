@@ -37,7 +37,7 @@ func (s *scene) strikeCrowd(ctx context.Context, victim *member) (c Case, err er
 		return c, err
 	}
 	defer func() { err = errors.Join(err, claims.aside.Close()) }()
-	takeBack, err := lab.GiveWay(2 * len(s.calls))
+	gave, takeBack, err := lab.GiveWay(2 * len(s.calls))
 	if err != nil {
 		return c, err
 	}
@@ -46,6 +46,7 @@ func (s *scene) strikeCrowd(ctx context.Context, victim *member) (c Case, err er
 	sample, err := s.kill(ctx, []*member{victim}, claims.mark, after)
 	c = newCase(PartMany, "crowd", s.tuning.detector, []Sample{sample})
 	c.Claims = claims.result()
+	c.Claims.GaveWay = gave
 	return c, err
 }
 

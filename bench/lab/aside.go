@@ -46,27 +46,27 @@ func StartAside(ctx context.Context, command *exec.Cmd, task any) (*Aside, error
 		err = a.answers.Decode(&struct{}{})
 	}
 	if err != nil {
-		return nil, errors.Join(a.explain(ctx, err), a.Close())
+		return nil, errors.Join(ctx.Err(), a.explain(err), a.Close())
 	}
 	return a, nil
 }
 
 // Finish tells the process that its work is over, and returns once result holds what came of it.
-func (a *Aside) Finish(ctx context.Context, result any) error {
+func (a *Aside) Finish(result any) error {
 	if err := a.task.Close(); err != nil {
 		return err
 	}
 	if err := a.answers.Decode(result); err != nil {
-		return a.explain(ctx, err)
+		return a.explain(err)
 	}
 	return nil
 }
 
 // explain adds what the process wrote: it ended too early, or said something else.
-func (a *Aside) explain(ctx context.Context, err error) error {
+func (a *Aside) explain(err error) error {
 	_ = a.child.command.Process.Kill() // it may be gone already
 	<-a.child.done
-	return fmt.Errorf("%s: %w: %s", a.child.command, errors.Join(ctx.Err(), err, a.child.err), a.child.tail())
+	return fmt.Errorf("%s: %w: %s", a.child.command, errors.Join(err, a.child.err), a.child.tail())
 }
 
 // Close ends the process, if it is not over by itself. It is idempotent.

@@ -17,7 +17,7 @@ func TestAsideWorksUntilItIsToldThatItIsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	var result struct{ Task int }
-	if err := a.Finish(t.Context(), &result); err != nil || result.Task != 7 {
+	if err := a.Finish(&result); err != nil || result.Task != 7 {
 		t.Errorf("%+v, %v", result, err)
 	}
 	if err := errors.Join(a.Close(), a.Close()); err != nil {
@@ -34,7 +34,7 @@ func TestAsideThatEndsIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Finish(t.Context(), &struct{}{}); err == nil || !strings.Contains(err.Error(), "no luck") {
+	if err := a.Finish(&struct{}{}); err == nil || !strings.Contains(err.Error(), "no luck") {
 		t.Errorf("without an answer: %v", err)
 	}
 	if err := a.Close(); err != nil {

@@ -163,7 +163,7 @@ func (c *crowd) watch(ctx context.Context, where haven) error {
 // hush ends publishing, waits until nobody misses anything that was published, and returns what the witness saw.
 func (c *crowd) hush(ctx context.Context) (witnessed, error) {
 	var w witnessed
-	if err := c.witness.Finish(ctx, &w); err != nil {
+	if err := c.witness.Finish(&w); err != nil {
 		return w, fmt.Errorf("witness: %w", err)
 	}
 	catchUp(ctx, c.listeners, func(i int) int64 { return w.Newest[c.topic(i/2)] })

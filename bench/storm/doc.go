@@ -31,6 +31,7 @@
 // # What is not promised
 //
 // Clients, workers, API processes and Postgres share the cores of one machine, and a rejoin comes over loopback without TLS.
-// So read ratios rather than rates. Where the process is root's, clients run only when no server and no witness wants the core,
-// see [lab.GiveWay].
+// So read ratios rather than rates. In a storm of a thousand clients and more they run only when no server and no witness wants
+// the core, if the process may do so (clients_gave_way); see [lab.GiveWay]. What they note is late then: that they are back,
+// for one. What the witness sees is not.
 package storm

@@ -63,7 +63,8 @@ type Case struct {
 	// next to nothing.
 	Tolerated float64 `json:"tolerated_ms,omitempty"`
 
-	ClientMiB float64 `json:"clients_mib"` // memory of this process with all clients
+	ClientMiB float64 `json:"clients_mib"`      // memory of this process with all clients, and what cases before this one left
+	GaveWay   bool    `json:"clients_gave_way"` // clients ran only when nobody else wanted the core
 	CPU       *CPU    `json:"cpu_s,omitempty"`
 	Curve     []Point `json:"curve"`
 }
@@ -95,12 +96,13 @@ type Point struct {
 // RoundTrip is what clients of survivors see, before and during the storm.
 type RoundTrip struct {
 	Before Distribution `json:"before"`
+	First  Distribution `json:"first_5s"` // of those during it
 	During Distribution `json:"during"`
 	Ratio  float64      `json:"p99_ratio"`
 }
 
-func newRoundTrip(before, during []float64) RoundTrip {
-	r := RoundTrip{Before: newDistribution(before), During: newDistribution(during)}
+func newRoundTrip(before, first, during []float64) RoundTrip {
+	r := RoundTrip{Before: newDistribution(before), First: newDistribution(first), During: newDistribution(during)}
 	if r.Before.P99 > 0 {
 		r.Ratio = r.During.P99 / r.Before.P99
 	}

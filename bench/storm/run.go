@@ -131,7 +131,7 @@ func (s *storm) run(ctx context.Context, name string) (c Case, err error) {
 	if len(victims) == 0 {
 		return c, fmt.Errorf("no client is on %s", s.victim)
 	}
-	takeBack, err := lab.GiveWay(len(s.crowd.listeners))
+	gave, takeBack, err := lab.GiveWay(len(s.crowd.listeners))
 	if err != nil {
 		return c, err
 	}
@@ -159,7 +159,7 @@ func (s *storm) run(ctx context.Context, name string) (c Case, err error) {
 		return c, err
 	}
 	c = tally(name, s.crowd, about, seen)
-	c.ClientMiB, c.CPU = mib, cpu
+	c.ClientMiB, c.GaveWay, c.CPU = mib, gave, cpu
 	return c, ctx.Err()
 }
 

@@ -50,7 +50,8 @@ func tally(name string, c *crowd, s span, w witnessed) Case {
 
 // roundTrip compares what was before the fault with what was since.
 func (s span) roundTrip(latencies []latency) RoundTrip {
-	return newRoundTrip(between(latencies, s.from, s.fault), between(latencies, s.fault, s.ended))
+	early := s.fault.Add(5 * time.Second)
+	return newRoundTrip(between(latencies, s.from, s.fault), between(latencies, s.fault, early), between(latencies, s.fault, s.ended))
 }
 
 // wayBack is one client's way back.

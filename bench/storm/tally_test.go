@@ -157,7 +157,7 @@ func TestFaultsAreWhatNoStormMayDo(t *testing.T) {
 		"other workers":     func(c *Case) { c.OthersLost = 1 },
 		"missed":            func(c *Case) { c.Partial = 1 },
 		"times the model":   func(c *Case) { c.Ratio = 2.1 },
-		"round trips":       func(c *Case) { c.RoundTrip = newRoundTrip([]float64{10}, []float64{31}) },
+		"round trips":       func(c *Case) { c.RoundTrip = newRoundTrip([]float64{10}, nil, []float64{31}) },
 		"1006":              func(c *Case) { c.Name, c.Codes = CaseShed, map[string]int{"1006": 1} },
 		"still where":       func(c *Case) { c.Name = CaseDrain },
 	} {
@@ -168,7 +168,7 @@ func TestFaultsAreWhatNoStormMayDo(t *testing.T) {
 		}
 	}
 	small := aStorm()
-	small.Tolerated, small.RoundTrip = 100, newRoundTrip([]float64{1}, []float64{99})
+	small.Tolerated, small.RoundTrip = 100, newRoundTrip([]float64{1}, nil, []float64{99})
 	if faults := small.Faults(); len(faults) != 0 {
 		t.Errorf("nobody notices: %q", faults)
 	}
