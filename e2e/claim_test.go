@@ -242,3 +242,15 @@ func TestScenario_C06_RepeatedReleaseGivesBackOneSlot(t *testing.T) {
 		t.Errorf("%d slots used of %d", used, slots)
 	}
 }
+
+// Each of the three API processes keeps half of its ten connections, so that a burst finds them open and their plans made.
+func TestConnectionsAreOpenBeforeTheyAreNeeded(t *testing.T) {
+	t.Parallel()
+	s := run.stack.get(t)
+	eventually(t, func() error {
+		if n := query[int](t, s, "select count(*)::int from pg_stat_activity where application_name = 'berth api'"); n < 15 {
+			return fmt.Errorf("%d connections", n)
+		}
+		return nil
+	})
+}

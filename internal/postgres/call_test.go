@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -477,5 +478,16 @@ func TestOtherPeersOfACallAreReadForWhoIsConnected(t *testing.T) {
 	c.ok(c.store.DisconnectPeer(t.Context(), berth.Disconnect{Held: heldOf(a.Session), PeerID: "a", ConnectionID: "a2", Left: true}))
 	if _, err := c.store.OtherPeers(t.Context(), a.Session.Key, berth.Peer{ID: "a", ConnectionID: "a2"}); berth.RefusalCode(err) != berth.CodeSessionEnded {
 		t.Errorf("got %v of a call that is over", err)
+	}
+}
+
+func TestCallThatNoWorkerTakesIsToldToComeBackSoon(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	c.kill("w1")
+	c.kill("w2")
+	_, err := c.peer("a")
+	if refusal := c.refused(berth.CodeAtCapacity, err); refusal.RetryAfter != 3*time.Second || !strings.Contains(refusal.Detail, "call") {
+		t.Errorf("got %+v", refusal)
 	}
 }
