@@ -91,7 +91,7 @@ func databaseMeanings() map[string]string {
 			"of them, by its name: all processes need the same list in the same order, or they lose each other's messages, which they notice and " +
 			"say as `berth_backplane_list_mismatch`. To change it, stop all, then start all: a topic that moves begins anew. Direct, without a pooler. " +
 			"`berth migrate up` prepares each. One that is away when a process starts takes along its topics only.",
-		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. One for a worker's presence, or ten for an API's jobs, come on top.",
+		"BERTH_DATABASE_POOL_SIZE": "Most connections for requests of one process. An API keeps half of them open. One for a worker's presence, or ten for an API's jobs, come on top.",
 	}
 }
 
