@@ -109,7 +109,7 @@ func isJSON(header http.Header) bool {
 		return false
 	}
 	media, parameters, err := mime.ParseMediaType(header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
+	if err != nil || len(header.Values("Content-Type")) > 1 || media != "application/json" {
 		return false
 	}
 	charset := parameters["charset"]

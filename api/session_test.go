@@ -224,6 +224,11 @@ func TestOnlyJSONIsRead(t *testing.T) {
 	if a := r.send(request); a.status != 415 {
 		t.Errorf("gzip: %d", a.status)
 	}
+	request = r.request("POST", "/v1/sessions", r.tenant, strings.NewReader(`{}`))
+	request.Header["Content-Type"] = []string{"application/json", "text/plain"}
+	if a := r.send(request); a.status != 415 {
+		t.Errorf("two content types: %d", a.status)
+	}
 	r.refusedBodyless()
 }
 

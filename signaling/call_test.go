@@ -14,7 +14,7 @@ import (
 // newCallServers are two workers that share a database and topics in which every session is a call.
 func newCallServers(t *testing.T) (w1, w2 *rig) {
 	t.Helper()
-	config := Config{SettleInterval: 5 * time.Millisecond, Inbox: berth.InboxTopic("1")}
+	config := Config{SettleInterval: 5 * time.Millisecond, Inbox: berth.InboxTopic("1"), FrameBurst: 1000}
 	w1 = newRig(t, config)
 	w1.directory.kind = berth.KindCall
 	config.Inbox = berth.InboxTopic("2")

@@ -21,6 +21,7 @@ type callPeer struct {
 	told     map[string]string // the connections of others that the client knows of; guarded by call.mu
 	turn     chan struct{}     // holds an element while an offer, or what repeats one, is published: the newest comes last
 	owed     repeat            // guarded by call.mu
+	offered  string            // the connection whose offer was heard last; guarded by call.mu
 
 	// The last offer, with its candidates, until the other peer answered it: that one may not be there yet. call.mu
 	// guards them.
@@ -40,11 +41,17 @@ const (
 	maxRelayed = 60 << 10
 	// maxCandidate is the longest candidate that is relayed, in bytes.
 	maxCandidate = 4 << 10
-	// maxKept bounds the candidates that are kept with an offer until it is answered.
-	maxKept = 64
+	// maxKept and maxKeptBytes bound the candidates that are kept with an offer until it is answered.
+	maxKept      = 256
+	maxKeptBytes = 64 << 10
 )
 
-// errTooLong refuses one that is longer.
+// errKeptFull refuses a candidate that would be lost if the other peer came later.
+var errKeptFull = &MediaError{
+	Code: MediaFailed, Message: "no more candidates are kept until the other peer answers the offer: send it again then, or offer anew",
+}
+
+// errTooLong refuses a description that is longer than maxRelayed.
 var errTooLong = &MediaError{Code: MediaBadSDP, Message: "the description is longer than 61440 bytes, which no call relays"}
 
 // announce tells the other peer that this one is connected.
@@ -104,6 +111,9 @@ func (p *callPeer) Answer(ctx context.Context, sdp string) error {
 	}
 	m := p.message(berth.CallAnswer)
 	m.SDP = sdp
+	p.call.mu.Lock()
+	m.To = p.offered
+	p.call.mu.Unlock()
 	return p.say(ctx, m)
 }
 
@@ -120,12 +130,28 @@ func (p *callPeer) Candidate(ctx context.Context, candidate *Candidate) error {
 		}
 		m.Candidate = data
 	}
-	p.call.mu.Lock()
-	if p.offer != nil && len(p.kept) < maxKept {
-		p.kept = append(p.kept, m)
+	if !p.keep(m) {
+		return errKeptFull
 	}
-	p.call.mu.Unlock()
 	return p.say(ctx, m)
+}
+
+// keep keeps a candidate for as long as the offer before it is open. It reports false when there are too many.
+func (p *callPeer) keep(m berth.CallMessage) bool {
+	p.call.mu.Lock()
+	defer p.call.mu.Unlock()
+	if p.offer == nil {
+		return true
+	}
+	size := len(m.Candidate)
+	for _, kept := range p.kept {
+		size += len(kept.Candidate)
+	}
+	if len(p.kept) == maxKept || size > maxKeptBytes {
+		return false
+	}
+	p.kept = append(p.kept, m)
+	return true
 }
 
 // say publishes what the client sent. What is not certain to arrive is an error frame, so that the client repeats it.
@@ -157,12 +183,16 @@ func (p *callPeer) hear(m berth.CallMessage) {
 	}
 	switch m.Type {
 	case berth.CallOffer:
+		p.offered = m.Connection
 		frame := offerFrame{Type: typeOffer, SDP: m.SDP}
 		if m.Again {
 			frame = offerFrame{Type: typeRejoinOffer, PeerID: m.PeerID, Role: m.Role, SDP: m.SDP}
 		}
 		p.send(frame)
 	case berth.CallAnswer:
+		if m.To != "" && m.To != p.peer.info.ConnectionID {
+			return // to an offer of the connection before this one
+		}
 		p.offer, p.kept = nil, nil
 		p.send(sdpFrame{Type: typeAnswer, SDP: m.SDP})
 	case berth.CallCandidate:

@@ -171,9 +171,6 @@ func (r *request) parseCandidate(data []byte) error {
 	if strings.ContainsRune(c.Candidate, 0) {
 		return invalid("candidate holds a NUL character")
 	}
-	if c.Candidate == "" { // the browser's own mark for the end of one generation of candidates
-		return nil
-	}
 	r.candidate = &c
 	return nil
 }

@@ -32,8 +32,8 @@ type MediaPeer interface {
 	// Answer applies the client's answer to the engine's last offer.
 	Answer(ctx context.Context, sdp string) error
 
-	// Candidate adds a remote candidate, or the end of them when nil. Those before the first offer are the engine's
-	// to keep, up to a bound.
+	// Candidate adds a remote candidate. nil is the end of them, and one whose Candidate is empty the end of one generation.
+	// Those before the first offer are the engine's to keep, up to a bound.
 	Candidate(ctx context.Context, candidate *Candidate) error
 
 	// Close ends the peer's media. It does not block on the network.

@@ -56,7 +56,7 @@ func TestOfferIsAnsweredAndCandidatesFlowBothWays(t *testing.T) {
 	got, events := r.media.candidates, r.media.events["a"]
 	r.media.mu.Unlock()
 	if len(got) != 3 || got[0].Candidate != "candidate:1" || *got[0].SDPMid != "0" || *got[0].SDPMLineIndex != 0 ||
-		*got[0].UsernameFragment != "u" || got[1] != nil || got[2] != nil {
+		*got[0].UsernameFragment != "u" || got[1] != nil || *got[2] != (Candidate{}) {
 		t.Fatalf("media saw %+v", got)
 	}
 	events.Candidate(&Candidate{Candidate: "candidate:2"})

@@ -220,7 +220,8 @@ func TestWrongTopicFramesAreAnswered(t *testing.T) {
 		`{"type":"subscribe","topics":[{"topic":""}]}`, `{"type":"subscribe","topics":[{"topic":"a/b"}]}`,
 		`{"type":"subscribe","topics":[{"topic":"a"},{"topic":"a"}]}`, `{"type":"subscribe","topics":[{"topic":"a","epoch":"e"}]}`,
 		`{"type":"subscribe","topics":[{"topic":"a","offset":1}]}`, `{"type":"subscribe","topics":[{"topic":"a","epoch":"e","offset":-1}]}`,
-		`{"type":"unsubscribe","topics":[]}`, `{"type":"publish","topic":"a"}`, `{"type":"publish","topic":"*","data":1}`,
+		`{"type":"unsubscribe","topics":[]}`, `{"type":"publish","topic":"a"}`, `{"type":"publish","topic":"a","data":["\\\u0000", "\u0000"]}`,
+		`{"type":"publish","topic":"*","data":1}`,
 		`{"type":"presence"}`,
 	} {
 		a.send(text)

@@ -1,7 +1,9 @@
 package signaling
 
 import (
+	"bytes"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -125,8 +127,28 @@ func (r *request) parsePublish(data []byte) error {
 	if len(body.Data) > backplane.MaxData {
 		return &frameError{code: codeTooLarge, message: "data is at most 65536 bytes long"}
 	}
+	if holdsNUL(body.Data) {
+		return invalid("data holds a NUL character")
+	}
 	r.topics, r.data = []string{body.Topic}, body.Data
 	return nil
+}
+
+// holdsNUL reports whether a string of a JSON value holds U+0000, which JSON can only escape. The API refuses it, too.
+func holdsNUL(value jsontext.Value) bool {
+	if !bytes.Contains(value, []byte(`\u0000`)) {
+		return false // or it is the text of one, after a backslash
+	}
+	decoder := jsontext.NewDecoder(bytes.NewReader(value))
+	for {
+		token, err := decoder.ReadToken()
+		if err != nil {
+			return false
+		}
+		if token.Kind() == '"' && strings.ContainsRune(token.String(), 0) {
+			return true
+		}
+	}
 }
 
 func (r *request) parsePresence(data []byte) error {

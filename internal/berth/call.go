@@ -9,6 +9,7 @@ type CallMessage struct {
 	Role       string `json:"role,omitempty"`       // of that peer
 	Connection string `json:"connection,omitempty"` // of that peer
 	At         int64  `json:"at,omitempty"`         // when that connected, in microseconds by the database's clock; absent in CallDisconnected
+	To         string `json:"to,omitempty"`         // the connection whose offer a CallAnswer answers
 	Again      bool   `json:"again,omitempty"`      // the first offer after a return
 
 	// Saw has the connections that the peer knows of, with CallConnected: another, which came at the same time, says

@@ -51,11 +51,12 @@ begin
 end
 $$;
 
--- seat_peer finds the peer of a call that a request is for: the one that it names, or a new one if there is room for it. A
--- peer whose worker does not serve gets another, and one that was shed another than it had, if any fits. Roles go by order.
--- Without a peer_id it is refused: too_many_peers, or no_seat (no worker takes it). The caller holds the call's row.
+-- seat_peer finds the peer of a call that a request is for: the one that it names, else the one that has its role, so that a
+-- start may be repeated, else a new one if there is room for it. A peer whose worker does not serve gets another, and one that
+-- was shed another than it had, if any fits. The first has the role that it asked for, the second the other. Without a peer_id it
+-- is refused: too_many_peers, or no_seat (no worker takes it). The caller holds the call's row.
 create function berth.seat_peer(
-    p_session bigint, p_peer text, p_named boolean, p_rejoin_seconds float8,
+    p_session bigint, p_peer text, p_named boolean, p_role text, p_rejoin_seconds float8,
     out peer_id text, out role text, out fresh boolean, out worker_id text, out instance int, out refusal text)
 language plpgsql as $$
 #variable_conflict use_column
@@ -65,13 +66,14 @@ declare
     v_seats record;
 begin
     select * into strict v_call from berth.sessions where key = p_session;
-    select * into v_peer from berth.peers p where p.session = p_session and p.peer_id = p_peer and p_named;
+    select * into v_peer from berth.peers p
+     where p.session = p_session and (p_named and p.peer_id = p_peer or not p_named and p.role = p_role);
     fresh := not found;
     if fresh and (select count(*) from berth.peers p where p.session = p_session) >= 2 then
         refusal := 'too_many_peers';
         return;
     end if;
-    peer_id := p_peer;
+    peer_id := coalesce(v_peer.peer_id, p_peer);
     role := coalesce(v_peer.role, case when exists (
                 select from berth.peers p where p.session = p_session and p.role = 'offer') then 'answer' else 'offer' end);
     worker_id := v_peer.worker_id;
@@ -91,7 +93,7 @@ begin
         return;
     end if;
     if v_peer.connection_id is not null then
-        perform berth.lose_peers(array[p_session], array[p_peer], 'worker_lost', '-infinity', p_rejoin_seconds);
+        perform berth.lose_peers(array[p_session], array[peer_id], 'worker_lost', '-infinity', p_rejoin_seconds);
     end if;
     worker_id := v_seats.workers[1];
     instance := v_seats.instances[1];

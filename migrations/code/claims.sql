@@ -82,6 +82,7 @@ declare
     v_found      bigint[];
     v_made       bigint[] := array_fill(null::bigint, array[v_n]);   -- by the Idempotency-Key
     v_made_hash  bytea[] := array_fill(null::bytea, array[v_n]);
+    v_made_peer  text[] := array_fill(null::text, array[v_n]);
     v_locked     bigint[] := '{}';
     v_outcome    text[];
     v_key        bigint[];
@@ -166,11 +167,12 @@ begin
               from unnest(p_tenants, p_ids, p_named, p_idempotency) r (tenant, id, named, key));
         if array_remove(p_idempotency, null) <> '{}' then
             -- A key whose session nobody ever came to may start another.
-            select array_agg(case when x.ended_reason = 'no_show' then null else k.session end), array_agg(k.body_hash)
-              into v_made, v_made_hash
+            select array_agg(case when x.ended_reason = 'no_show' then null else k.session end), array_agg(k.body_hash),
+                   array_agg(k.peer_id)
+              into v_made, v_made_hash, v_made_peer
               from unnest(p_tenants, p_idempotency) r (tenant, key)
               left join lateral (
-                   select i.session, i.body_hash from berth.idempotency_keys i
+                   select i.session, i.body_hash, i.peer_id from berth.idempotency_keys i
                     where r.key is not null and i.tenant_id = r.tenant and i.key = r.key
                       and i.created_at > v_now - interval '24 h' offset 0) k on true
               left join lateral (
@@ -377,12 +379,18 @@ begin
         v_again := 'existing' = any (v_outcome) or 'replaced' = any (v_outcome);
     end if;
     if v_again then
+        -- A key asks for the peer that it made, as if the request named it.
+        v_made_peer := array(select case when r.session is not null and not r.named then r.peer end
+                               from unnest(v_made, v_made_peer, p_peers_named) r (session, peer, named));
         update berth.sessions s set answers = least(s.answers + 1, 1000)
          where s.key = any (array(select k.key from unnest(v_key, v_outcome) k (key, outcome) where k.outcome = 'existing'))
            and s.connect_by is not null;
         for v_peer in
             select * from berth.name_peers(
-                v_key, v_outcome, p_kinds, p_peers, p_peers_named, p_roles, p_max_peers, p_rejoin_seconds)
+                v_key, v_outcome, p_kinds,
+                array(select coalesce(r.made, r.peer) from unnest(v_made_peer, p_peers) r (made, peer)),
+                array(select r.named or r.made is not null from unnest(v_made_peer, p_peers_named) r (made, named)),
+                p_roles, p_max_peers, p_rejoin_seconds)
         loop
             v_peer_id[v_peer.ord] := v_peer.peer_id;
             v_peer_role[v_peer.ord] := v_peer.role;
@@ -393,13 +401,14 @@ begin
         end loop;
     end if;
     if array_remove(p_idempotency, null) <> '{}' then
-        insert into berth.idempotency_keys (tenant_id, key, body_hash, session, created_at)
-        select distinct on (r.tenant, r.idempotency) r.tenant, r.idempotency, r.hash, r.key, v_now
-          from unnest(p_tenants, p_idempotency, p_body_hashes, v_key, v_outcome, v_replayed)
-               r (tenant, idempotency, hash, key, outcome, replayed)
+        insert into berth.idempotency_keys (tenant_id, key, body_hash, session, peer_id, created_at)
+        select distinct on (r.tenant, r.idempotency) r.tenant, r.idempotency, r.hash, r.key, r.peer, v_now
+          from unnest(p_tenants, p_idempotency, p_body_hashes, v_key, v_outcome, v_replayed, v_peer_id)
+               r (tenant, idempotency, hash, key, outcome, replayed, peer)
          where r.idempotency is not null and not r.replayed and r.outcome in ('created', 'replaced', 'existing')
         on conflict (tenant_id, key) do update
-           set body_hash = excluded.body_hash, session = excluded.session, created_at = excluded.created_at;
+           set body_hash = excluded.body_hash, session = excluded.session, peer_id = excluded.peer_id,
+               created_at = excluded.created_at;
     end if;
     if p_process is not null and exists (
         select from unnest(v_outcome, p_waits) r (outcome, wait) where r.outcome = 'at_capacity' and r.wait > 0) then

@@ -71,7 +71,7 @@ begin
         if v_request.kind = 'call' then
             return query
             select v_request.n::int, s.* from berth.seat_peer(
-                v_request.key, v_request.peer, v_request.named, p_rejoin_seconds) s;
+                v_request.key, v_request.peer, v_request.named, v_request.role, p_rejoin_seconds) s;
             continue;
         end if;
         v_added := false;

@@ -461,7 +461,7 @@ type Placement struct {
 	IceServers []IceServer `json:"ice_servers"`
 	ID         ID          `json:"id"`
 
-	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer; a start with the same id and another `peer.id`, or none, adds the second, and a third is refused with `conflict`.
+	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer, with the role that it asks for. A start with the same id and another `peer.id`, or with the other `peer.role` and no `peer.id`, adds the second with the other role, and so does `POST /v1/sessions/{id}/peers`. A third is refused with `conflict`.
 	Kind   SessionKind `json:"kind"`
 	Owner  Owner       `json:"owner"`
 	Peer   PeerName    `json:"peer"`
@@ -623,7 +623,7 @@ type Session struct {
 	ID                 ID           `json:"id"`
 	IdleTimeoutSeconds int          `json:"idle_timeout_seconds"`
 
-	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer; a start with the same id and another `peer.id`, or none, adds the second, and a third is refused with `conflict`.
+	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer, with the role that it asks for. A start with the same id and another `peer.id`, or with the other `peer.role` and no `peer.id`, adds the second with the other role, and so does `POST /v1/sessions/{id}/peers`. A third is refused with `conflict`.
 	Kind     SessionKind     `json:"kind"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
@@ -655,7 +655,7 @@ type Session struct {
 	TTLSeconds int       `json:"ttl_seconds"`
 }
 
-// SessionKind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer; a start with the same id and another `peer.id`, or none, adds the second, and a third is refused with `conflict`.
+// SessionKind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer, with the role that it asks for. A start with the same id and another `peer.id`, or with the other `peer.role` and no `peer.id`, adds the second with the other role, and so does `POST /v1/sessions/{id}/peers`. A third is refused with `conflict`.
 type SessionKind string
 
 // SessionList defines model for SessionList.
@@ -675,7 +675,7 @@ type SessionRequest struct {
 	// IdleTimeoutSeconds The session ends when no peer was connected for this many seconds.
 	IdleTimeoutSeconds *int `json:"idle_timeout_seconds,omitempty"`
 
-	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer; a start with the same id and another `peer.id`, or none, adds the second, and a third is refused with `conflict`.
+	// Kind `media`: pinned to one slot of one worker. `call`: two peers, `offer` and `answer`, whose signaling is relayed between them; each has a worker of its own, and no slot. The first start makes the call and its first peer, with the role that it asks for. A start with the same id and another `peer.id`, or with the other `peer.role` and no `peer.id`, adds the second with the other role, and so does `POST /v1/sessions/{id}/peers`. A third is refused with `conflict`.
 	Kind *SessionKind `json:"kind,omitempty"`
 
 	// Metadata Yours, kept and answered as it is. At most 8 KiB without white space, and 32 levels deep.
